@@ -1,12 +1,11 @@
-"""Tests gradwire report: the page about runs, what it is made of, and what it makes of folders that are broken."""
+"""Tests gradwire report: the page about runs, what it is made of, and what it makes of folders that are broken.
+histograms_test has how values are counted, and the events of histograms."""
 
 import html.parser
 import json
 import os
 import re
 import shutil
-import struct
-import subprocess
 import unittest
 
 import harness
@@ -42,34 +41,6 @@ class Page(html.parser.HTMLParser):
     def handle_data(self, text):
         if self.open and self.open[-1] == "script":
             self.scripts[-1][1] += text
-
-
-def fields_of(message):
-    """Yields the fields of a protocol buffers message as (number, value): integers, bytes, doubles and floats."""
-    at = 0
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while at < len(message):
-        key = varint()
-        if key & 7 == 0:
-            yield key >> 3, varint()
-            continue
-        size = {1: 8, 5: 4}.get(key & 7) or varint()
-        value = message[at : at + size]
-        at += size
-        if key & 7 in (1, 5):
-            (value,) = struct.unpack("<d" if size == 8 else "<f", value)
-        yield key >> 3, value
 
 
 def line(step, **more):
@@ -124,34 +95,16 @@ class Report(harness.Case):
 
     # ---- real runs ----
 
-    def histogram_events(self, out):
-        """Yields ((step, tag), {number of HistogramProto's field: [numbers]}) of all histograms in the event file."""
-        content, at, last = self.read_bytes(out, "events.out.tfevents.0.gradwire"), 0, 0
-        while at < len(content):
-            (n,) = struct.unpack_from("<Q", content, at)
-            event = dict(fields_of(content[at + 12 : at + 12 + n]))
-            at += 12 + n + 4
-            self.assertGreaterEqual(event.get(2, 0), last)
-            last = event.get(2, 0)
-            value = dict(fields_of(dict(fields_of(event[5]))[1])) if 5 in event else {}
-            if 5 in value:
-                proto = {
-                    number: list(struct.unpack(f"<{len(x) // 8}d", x)) if isinstance(x, bytes) else [x]
-                    for number, x in fields_of(value[5])
-                }
-                yield (last, value[1].decode()), proto
-
     def test_a_real_run(self):
-        """A run records histograms in twenty steps. Their sums, counts and events agree, and the training is the
-        same as without them. --report makes the page at once."""
+        """A run records histograms in twenty steps. Their sums and counts agree, and the training is the same as
+        without them. --report makes the page at once."""
         out = self.path("real")
         self.refused(2, *RUN, "--steps", 2, "--report", says="--report needs --out")
         summary = self.ok_json(*RUN, "--steps", 60, "--out", out, "--report")
         self.assertEqual(summary["parameter_hash"], self.ok_json(*RUN, "--steps", 60)["parameter_hash"])
         Page(self.read_bytes(out, "report.html").decode())
         (run,) = self.report(out)
-        self.assertTrue(run["finished"])
-        self.assertEqual((run["planned"], run["notes"], run["path"]), (60, [], out))
+        self.assertEqual((run["finished"], run["planned"], run["notes"], run["path"]), (True, 60, [], out))
         self.assertEqual((run["options"]["codec"], run["options"]["workers"]), ("ternary", 2))
         for field in "bytes_up bytes_down dense_bytes step_ms compute_ms encode_ms wait_ms seconds".split():
             self.assertAlmostEqual(run["totals"][field] / summary[field], 1, 9, field)
@@ -161,29 +114,22 @@ class Report(harness.Case):
         self.assertEqual(series["steps"], list(range(1, 61)))
         for at in [0, -1]:
             for field in ["loss", "accuracy", "step_ms", "wait_ms"]:
-                self.assertAlmostEqual(series[field][at], lines[at][field], 12)
+                self.assertAlmostEqual(series[field][at], lines[at][field], delta=1e-12 * max(1, lines[at][field]))
         self.assertAlmostEqual(series["bytes"][-1], summary["bytes_up"] + summary["bytes_down"])
         self.assertEqual(run["tests"]["test_accuracy"], [summary["test_accuracy"]])
         self.assertEqual(run["wires"], [[1, "small"]])
-
         lines = self.lines_of(out, "histograms.jsonl")
         steps = sorted({line["step"] for line in lines})
         self.assertEqual((len(steps), steps[0], steps[-1]), (20, 0, 59))
         names = [layer["name"] for layer in summary["layers"] if layer["name"].endswith("weight")]
         self.assertEqual([(line["step"], line["tensor"]) for line in lines], [(t, n) for t in steps for n in names])
-        events = dict(self.histogram_events(out))
-        self.assertEqual(len(events), 4 * len(lines))
         for of in lines:
-            for kind in KINDS:
-                got, event = of[kind], events[of["step"], f"gradient/{of['tensor']}/{kind}"]
-                self.assertEqual(sum(got["counts"]), of["elements"])
-                self.assertEqual((event[7], event[3], len(event[6])), (got["counts"], [of["elements"]], 64))
-                self.assertAlmostEqual(max(-event[1][0], event[2][0]), got["max"], delta=1e-6 * got["max"])
-                self.assertAlmostEqual(event[6][-1] / (got["max"] or 1), 1, 6)
-            self.assertLessEqual(of["clipped"]["max"], of["raw"]["max"])
-            self.assertEqual(of["sent"]["max"], of["clipped"]["max"])
-            self.assertLessEqual(sum(count > 0 for count in of["sent"]["counts"]), 3)
-            self.assertLessEqual(sum(count > 0 for count in of["averaged"]["counts"]), 5)
+            self.assertEqual({sum(of[kind]["counts"]) for kind in KINDS}, {of["elements"]})
+            self.assertTrue(of["sent"]["max"] == of["clipped"]["max"] <= of["raw"]["max"])
+            levels = [sum(count > 0 for count in of[kind]["counts"]) for kind in ("sent", "averaged")]
+            self.assertTrue(levels[0] <= 3 and levels[1] <= 5, levels)
+        events = self.read_bytes(out, "events.out.tfevents.0.gradwire")
+        self.assertEqual([events.count(f"/{kind}".encode()) for kind in KINDS], [len(lines)] * 4)
         rows = run["histograms"]["rows"]
         self.assertEqual((len(rows), rows[0]["step"]), (len(lines), 1))
         self.assertEqual(rows[0]["raw"][1:], lines[0]["raw"]["counts"])
@@ -206,14 +152,6 @@ class Report(harness.Case):
         self.ok(*"train --net logreg --data uneven:n=64,d=32 --steps 3 --overwrite --out".split(), out)
         self.assertEqual([of["tensor"] for of in self.lines_of(out, "histograms.jsonl")], ["weight"] * 3)
 
-    def test_a_run_that_is_really_going(self):
-        out = self.path("going")
-        process = self.start(*RUN, "--steps", 1000000, "--out", out, stderr=subprocess.DEVNULL)
-        self.wait_for_steps(process, out)
-        (run,) = self.report(out)
-        self.assertEqual((run["finished"], run["planned"]), (False, 1000000))
-        self.assertTrue(0 < run["totals"]["steps"] < 1000000)
-
     # ---- long, short and broken runs ----
 
     def test_long_runs_stay_small(self):
@@ -224,15 +162,14 @@ class Report(harness.Case):
             series = run["series"]
             self.assertEqual({len(series["steps"])}, {len(column) for column in series.values()})
             self.assertTrue(150 < len(series["steps"]) <= 402, len(series["steps"]))
-            self.assertEqual((series["steps"][0], series["steps"][-1]), (1, n))
-            self.assertEqual(series["loss"][0], 3)
+            self.assertEqual((series["steps"][0], series["steps"][-1], series["loss"][0]), (1, n, 3))
             self.assertAlmostEqual(series["loss"][-1] / (3 / n), 1, 12)
             seconds = sum(10 + (t * 7919 % 1000) / 100 for t in range(n)) / 1e3
             self.assertAlmostEqual(series["seconds"][-1], seconds, 6)
-            self.assertAlmostEqual(min(series["step_ms_min"]), 10)
-            self.assertAlmostEqual(max(series["step_ms_max"]), 19.99)
-            for least, mean, most in zip(series["step_ms_min"], series["step_ms"], series["step_ms_max"]):
-                self.assertTrue(least <= mean <= most)
+            times = [series[name] for name in ("step_ms_min", "step_ms", "step_ms_max")]
+            self.assertAlmostEqual(min(times[0]), 10)
+            self.assertAlmostEqual(max(times[2]), 19.99)
+            self.assertTrue(all(least <= mean <= most for least, mean, most in zip(*times)))
             rows = run["histograms"]["rows"]
             steps, tensors = ({row[name] for row in rows} for name in ["step", "tensor"])
             self.assertEqual(len(rows), len(steps) * len(tensors))
@@ -297,6 +234,12 @@ class Report(harness.Case):
 
     def test_broken_files(self):
         folder, good = self.path("run"), line(0) + line(5)
+
+        def of(name, text):
+            """The run, after a file of it was written anew."""
+            self.write(folder, name, text)
+            return self.report(folder)[0]
+
         for what, text, n_bad in [
             ("a line of ten megabytes", good + '{"step": 6, "x": "' + 10_000_000 * "x" + '"}\n', 1),
             ("no JSON, no object, no step", good + 'x\n[1]\n{"loss": 1}\n\n', 4),
@@ -304,16 +247,12 @@ class Report(harness.Case):
             ("deep", good + "[" * 50000 + "\n", 1),
             ("bytes that are no text", good + "\0\0\n", 1),
         ]:
-            self.write(folder, "metrics.jsonl", text)
-            (run,) = self.report(folder)
+            run = of("metrics.jsonl", text)
             self.assertEqual((run["series"]["steps"], len(run["notes"])), ([1, 6], 1), what)
             self.assertIn(f"{n_bad} line{'s' * (n_bad > 1)} cannot be used, the first is line 3", run["notes"][0], what)
-        self.write(folder, "metrics.jsonl", line(0, loss=1e308, step_ms=1e308) + line(1, loss=None, step_ms=1e308))
-        (run,) = self.report(folder)
+        run = of("metrics.jsonl", line(0, loss=1e308, step_ms=1e308) + line(1, loss=None, step_ms=1e308))
         self.assertEqual((run["totals"]["step_ms"], run["series"]["loss"][1]), (None, None))
-        self.write(folder, "metrics.jsonl", good)
-        (run,) = self.report(folder)
-        self.assertEqual(run["notes"], ["metrics.jsonl has 2 of the first 6 steps"])
+        self.assertEqual(of("metrics.jsonl", good)["notes"], ["metrics.jsonl has 2 of the first 6 steps"])
         self.said("report", folder, "-o", self.path("noted.html"), says="metrics.jsonl has 2 of the first 6 steps")
         for name, text, says in [
             ("run.json", "{", "run.json, line 1"),
@@ -321,25 +260,22 @@ class Report(harness.Case):
             ("run.json", " " * 2_000_000, "run.json has 2000000 bytes"),
             ("summary.json", "nonsense", "summary.json, line 1"),
         ]:
-            self.write(folder, name, text)
-            (run,) = self.report(folder)
+            run = of(name, text)
             self.assertIn(says, run["notes"][0])
             self.assertFalse(run["finished"])
             os.remove(os.path.join(folder, name))
         os.mkdir(os.path.join(folder, "histograms.jsonl"))
-        (run,) = self.report(folder)
-        self.assertIn("histograms.jsonl cannot be read; it is left out", run["notes"])
+        self.assertIn("histograms.jsonl cannot be read; it is left out", self.report(folder)[0]["notes"])
         os.rmdir(os.path.join(folder, "histograms.jsonl"))
         os.truncate(os.path.join(folder, "metrics.jsonl"), 1 << 42)
-        (run,) = self.report(folder)
-        self.assertEqual(run["notes"][0], "metrics.jsonl: line 3 has no end, and what follows is left out")
+        notes = self.report(folder)[0]["notes"]
+        self.assertEqual(notes[0], "metrics.jsonl: line 3 has no end, and what follows is left out")
         self.write(folder, "metrics.jsonl", good)
         bad = [{**SHAPE, "max": -1}, {**SHAPE, "counts": [1] * 63}, {**SHAPE, "counts": ["1"] * 64}, 7]
         bad.append({**SHAPE, "counts": [1] * 63 + [-1]})
         rows = [{"step": t, "tensor": "w", "raw": raw} for t, raw in enumerate([SHAPE, *bad])]
         rows.append({"step": 2**63 - 1, "tensor": "w", "raw": SHAPE})
-        self.write(folder, "histograms.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-        (run,) = self.report(folder)
+        run = of("histograms.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
         self.assertEqual([row["step"] for row in run["histograms"]["rows"]], [1])
         self.assertIn("histograms.jsonl: 6 lines cannot be used, the first is line 2", run["notes"])
 
@@ -348,17 +284,14 @@ class Report(harness.Case):
         empty, file, missing = self.path("empty"), self.write_bytes("file", b""), self.path("missing")
         os.mkdir(empty)
         before = self.contents(run)
-        self.each_refused(
-            1,
-            "report",
-            [
-                ([missing, "-o", page], [missing, "is no folder"]),
-                ([run, file, "-o", page], [file, "is no folder"]),
-                ([run, empty, "-o", page], [empty, "holds no run"]),
-                ([run, "-o", os.path.join(missing, "page.html")], "cannot write"),
-                ([run, "-o", self.folder], "it is a folder"),
-            ],
-        )
+        rows = [
+            ([missing, "-o", page], [missing, "is no folder"]),
+            ([run, file, "-o", page], [file, "is no folder"]),
+            ([run, empty, "-o", page], [empty, "holds no run"]),
+            ([run, "-o", os.path.join(missing, "page.html")], "cannot write"),
+            ([run, "-o", self.folder], "it is a folder"),
+        ]
+        self.each_refused(1, "report", rows)
         rows = [
             ([run], "-o FILE.html is missing"),
             (["-o", page], "nothing to work on"),

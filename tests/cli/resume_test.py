@@ -1,6 +1,7 @@
-"""Tests train --resume from outside: killed runs, what is left of them, and what may change in between. Damage of each
-file, and events that are gone on with, are in checkpoint_test, rank_state_test and metrics_test; states for other
-workers are in the codecs' tests."""
+"""Tests train --resume from outside: killed runs, what is left of them, and what may change in between. C tests have
+the parts: checkpoint_test and rank_state_test damage of each file, resume_test which checkpoint is taken and other
+options, metrics_test and histograms_test lines and events that are gone on with, the codecs' tests states for other
+workers."""
 
 import glob
 import os
@@ -125,15 +126,13 @@ class Resume(harness.Case):
         self.check_same_run(out, reference, same_length=False)
 
     def test_goes_on_as_if_nothing_had_happened(self):
-        """Codecs without state, steps that were dropped, and computing threads. If their number is not given, the run
-        keeps its own. If another is given, the tool says so: checkpoints hold it, and results are others."""
+        """Codecs without state, steps that were dropped, and computing threads. convex_test has svrg, and networks_test
+        more optimizers. If the number of threads is not given, the run keeps its own. If another is given, the tool
+        says so: checkpoints hold it, and results are others."""
         for i, (words, given) in enumerate(
             [
-                ("--workers 3 --optimizer sgd --codec ternary", ""),
-                ("--workers 3 --optimizer momentum --codec none", ""),
-                ("--workers 3 --optimizer adam --codec bf16", ""),
+                ("--workers 3 --optimizer adam --codec ternary", ""),
                 ("--lr 1e30", ""),
-                ("--net logreg --data uneven:n=256,d=64 --optimizer svrg --batch 16 --workers 3", ""),
                 ("--threads 2", ""),
                 ("--threads 2", "--threads 1"),
             ]
@@ -174,27 +173,12 @@ class Resume(harness.Case):
         had interrupted the run."""
         other = self.path("other")  # names, step and sizes are the same, and the learning rate is not
         self.ok("train", *FOUR, "--steps", 30, "--lr", 0.02, "--out", other)
-
-        def cut(path):
-            self.write_bytes(path, self.read_bytes(path)[:-1])
-
-        def of_another_step(path):
-            shutil.copy(path.replace("00000020", "00000010"), path)
-
-        def of_another_run(path):
-            shutil.copy(os.path.join(other, os.path.basename(path)), path)
-
-        for i, (name, damage, says) in enumerate(
-            [
-                ("rank-2-of-4.gws", os.remove, "cannot be opened"),
-                ("rank-3-of-4.gws", of_another_step, "another run"),
-                ("rank-1-of-4.gws", of_another_run, "belongs to another run"),
-                ("gwp", cut, "cut short"),
-                ("gwp", of_another_step, "no checkpoint after 20 steps"),
-            ]
-        ):
-            out, name = self.begun(f"run{i}", until=20), "checkpoint-00000020." + name
-            damage(os.path.join(out, name))
+        for name, source, says in [
+            ("rank-1-of-4.gws", os.path.join(other, "checkpoint-00000020.rank-1-of-4.gws"), "belongs to another run"),
+            ("gwp", os.path.join(self.whole, "checkpoint-00000010.gwp"), "no checkpoint after 20 steps"),
+        ]:
+            out, name = self.begun("run-" + name, until=20), "checkpoint-00000020." + name
+            shutil.copy(source, os.path.join(out, name))
             said = self.resume(out)[1]
             for part in ["the checkpoint after 20 steps is not whole", name, says, "resumed after 10 of 30 steps"]:
                 self.assertIn(part, said, f"{name} {says}")
@@ -211,40 +195,26 @@ class Resume(harness.Case):
         says = [os.path.join(out, "checkpoint-00000020.gwp"), "this library reads version"]
         self.refused(1, "train", *FOUR, "--steps", 30, "--resume", out, says=says)
 
-    def test_lost_metrics(self):
+    def test_other_files_that_lost_something(self):
+        """The run goes on, and says what is gone."""
         out = self.begun(until=20)
-        path = os.path.join(out, "metrics.jsonl.partial")
-        self.write_bytes(path, b"".join(self.read_bytes(path).splitlines(True)[:15])[:-4])
+        for name, damage in [
+            ("metrics.jsonl", lambda data: b"".join(data.splitlines(True)[:15])[:-4]),
+            ("events.out.tfevents.0.gradwire", lambda data: data[:2000]),
+            ("histograms.jsonl", lambda data: data.replace(b'\n{"step"', b'\n{"stop"', 1)),
+        ]:
+            path = os.path.join(out, name + ".partial")
+            self.write_bytes(path, damage(self.read_bytes(path)))
         summary, said = self.resume(out)
-        for part in ["lacks 6 of those steps", "do not count 6 of the 30 steps"]:
+        for part in ["lacks 6 of those steps", "do not count 6 of the 30 steps", "gradwire lacks the last "]:
             self.assertIn(part, said)
+        self.assertIn("histograms.jsonl was damaged", said)
         self.assertEqual((summary["missing_steps"], self.summary(self.whole)["missing_steps"]), (6, 0))
         self.assertEqual([line["step"] for line in self.metrics(out)], [*range(14), *range(20, 30)])
         self.assertEqual(summary["parameter_hash"], self.summary(self.whole)["parameter_hash"])
-
-    def test_other_files_that_lost_something(self):
-        """The run goes on, and says what is gone."""
-        events, histograms = "events.out.tfevents.0.gradwire", "histograms.jsonl"
-
-        def altered(data):
-            return data[:400] + bytes([data[400] ^ 1]) + data[401:]
-
-        for i, (name, damage, says) in enumerate(
-            [
-                (events, altered, f"{events} lacks the last "),
-                (events, lambda data: data[:2000], f"{events} lacks the last "),
-                (histograms, lambda data: data.replace(b'\n{"step"', b'\n{"stop"', 1), f"{histograms} was damaged"),
-                (histograms, lambda data: data[:-3], None),
-            ]
-        ):
-            out = self.begun(f"run{i}", until=20)
-            path = os.path.join(out, name + ".partial")
-            self.write_bytes(path, damage(self.read_bytes(path)))
-            said = self.resume(out)[1]
-            if says:
-                self.assertIn(says, said)
-            for word in ("lacks the", "jsonl was damaged"):
-                self.assertEqual(word in said, word in (says or ""), said)
+        path = os.path.join(self.begun("cut", until=20), "histograms.jsonl.partial")
+        self.write_bytes(path, self.read_bytes(path)[:-3])  # a kill may do this, and no step is lost by it
+        self.assertNotRegex(self.resume(self.path("cut"))[1], "lacks the|was damaged")
 
     def test_nothing_to_resume(self):
         out, resume = self.path("run"), ["train", *FOUR, "--steps", 30, "--resume"]
@@ -305,29 +275,21 @@ class Resume(harness.Case):
         content = self.read_bytes(path)
         self.write_bytes(path, content[:-1] + bytes([content[-1] ^ 1]))
         before = self.contents(out)
-        self.each_refused(
-            2,
-            "train",
-            *FOUR,
-            "--steps",
-            30,
-            "--resume",
-            out,
-            [
-                ("--net mlp:784-17-10", "--net is mlp:784-17-10, and the run of"),
-                ("--seed 2", "--seed is 2, and the run of"),
-                (["--data", other], ["--data is 600+100 samples of 784 values, hash", "and the run of"]),
-                ("--optimizer sgd", "--optimizer is sgd"),
-                ("--lr 0.5", "--lr is 0.5"),
-                ("--schedule const", "--schedule is const"),
-                ("--ema 0", "--ema is 0"),
-                ("--transform mirror", ["--transform is mirror, and the run of", "has scale"]),
-                (["--save-gradients", self.path("g"), "--save-at", 3], "--save-at has step 3, which is over"),
-                ("--steps 19", "the run is to have 19 steps"),
-                ("--overwrite", "only one can be given"),
-                (["--out", self.folder], "a run goes on in its own folder"),
-            ],
-        )
+        rows = [
+            ("--net mlp:784-17-10", "--net is mlp:784-17-10, and the run of"),
+            ("--seed 2", "--seed is 2, and the run of"),
+            (["--data", other], ["--data is 600+100 samples of 784 values, hash", "and the run of"]),
+            ("--optimizer sgd", "--optimizer is sgd"),
+            ("--lr 0.5", "--lr is 0.5"),
+            ("--schedule const", "--schedule is const"),
+            ("--ema 0", "--ema is 0"),
+            ("--transform mirror", "--transform is mirror"),
+            (["--save-gradients", self.path("g"), "--save-at", 3], "--save-at has step 3, which is over"),
+            ("--steps 19", "the run is to have 19 steps"),
+            ("--overwrite", "only one can be given"),
+            (["--out", self.folder], "a run goes on in its own folder"),
+        ]
+        self.each_refused(2, "train", *FOUR, "--steps", 30, "--resume", out, rows)
         self.assertEqual(self.contents(out), before)
 
     def test_alone(self):
@@ -397,7 +359,6 @@ class Resume(harness.Case):
         self.refused(1, "eval", "--from", self.path("absent"), says="is not there")
         for text, says in [
             ("{", "run.json, line 1"),
-            ("[]", "holds no options"),
             ('{"options": {"pace": 1}}', 'an option "pace"'),
             ('{"options": {"workers": "x"}}', "--workers"),
             ('{"options": {"data": 3}}', "a number is not what --data can be"),

