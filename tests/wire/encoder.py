@@ -8,33 +8,9 @@ import numpy
 
 import decoder
 import library
-from decoder import (
-    BASE3,
-    BF16,
-    CHUNK,
-    FAST,
-    FIELDS,
-    FLOAT_BYTES,
-    GSPAR,
-    MASK,
-    MINUS,
-    MIXED,
-    NONE,
-    ONEBIT,
-    PACKED,
-    PLUS,
-    PRIVATE,
-    RANS,
-    SPARSE,
-    SPARSE_CHUNK,
-    SPARSE_CODES,
-    TABLE_CODES,
-    TERNARY,
-    TWO_BIT,
-    Header,
-    bits_of,
-    ceil_div,
-)
+from decoder import BASE3, BF16, CHUNK, FAST, FIELDS, FLOAT_BYTES, GSPAR, MASK, MINUS, MIXED, NONE, ONEBIT, PACKED, PLUS
+from decoder import PRIVATE, RANS, SPARSE, SPARSE_CHUNK, SPARSE_CODES, TABLE_CODES, TERNARY, TWO_BIT, Header, bits_of
+from decoder import ceil_div
 from library import float32
 
 # ---- 1. Words -------------------------------------------------------------------------------------------------------

@@ -20,22 +20,8 @@ import decoder
 import encoder
 import library
 import product
-from decoder import (
-    BF16,
-    F16,
-    FAST,
-    GSPAR,
-    MINUS,
-    NONE,
-    PACKED,
-    PLUS,
-    RANS,
-    SPARSE,
-    SPARSE_CHUNK,
-    SPARSE_CODES,
-    TERNARY,
-    Header,
-)
+from decoder import BF16, F16, FAST, GSPAR, MINUS, NONE, PACKED, PLUS, RANS, SPARSE, SPARSE_CHUNK, SPARSE_CODES, TERNARY
+from decoder import Header
 from encoder import String
 from library import float32
 
@@ -78,27 +64,9 @@ def around(exponents, n=1024, seed=4):
 def rounding_cases():
     """float32 words around the limits of bf16 and half. They are at, just below and just above numbers that round to
     even, underflow or overflow."""
-    words = [
-        0,
-        1,
-        0x7FFFFF,
-        0x800000,
-        0x7F7FFFFF,
-        0x7F7F7FFF,
-        0x7F7F8000,
-        0x477FEFFF,
-        0x477FF000,
-        0x47800000,
-        0x33000000,
-        0x33000001,
-        0x32FFFFFF,
-        0x33800000,
-        0x33C00000,
-        0x387FC000,
-        0x387FE000,
-        0x387FFFFF,
-        0x38800000,
-    ]
+    limits = "0 1 7FFFFF 800000 7F7FFFFF 7F7F7FFF 7F7F8000 477FEFFF 477FF000 47800000 33000000 "
+    limits += "33000001 32FFFFFF 33800000 33C00000 387FC000 387FE000 387FFFFF 38800000"
+    words = [int(word, 16) for word in limits.split()]
     for base in [0x3F800000, 0x3F810000, 0x38000000, 0x38002000, 0x477FC000]:
         words += [base + low for low in (0, 0xFFF, 0x1000, 0x1001, 0x2FFF, 0x3000, 0x3001, 0x7FFF, 0x8000, 0x8001)]
     source = random.Random(5)

@@ -10,31 +10,8 @@ import sys
 import decoder
 import encoder
 import library
-from decoder import (
-    AVERAGE,
-    BASE3,
-    BF16,
-    CHUNK,
-    F16,
-    FIELDS,
-    FLOAT_BYTES,
-    GSPAR,
-    MASK,
-    MINUS,
-    MIXED,
-    NONE,
-    ONEBIT,
-    PACKED,
-    PLUS,
-    PRIVATE,
-    RANS,
-    SPARSE,
-    SPARSE_CHUNK,
-    SPARSE_CODES,
-    TERNARY,
-    TWO_BIT,
-    Header,
-)
+from decoder import AVERAGE, BASE3, BF16, CHUNK, F16, FIELDS, FLOAT_BYTES, GSPAR, MASK, MINUS, MIXED, NONE, ONEBIT
+from decoder import PACKED, PLUS, PRIVATE, RANS, SPARSE, SPARSE_CHUNK, SPARSE_CODES, TERNARY, TWO_BIT, Header
 from encoder import AS_MIXED, AS_RAW, AS_STRING, String, bytes_of_bits, coded, cut_coded, number
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hostile")
