@@ -191,22 +191,20 @@ class Links(harness.Case):
             os.close(hold)
             os.close(held)
 
-    def test_a_remote_shell_that_says_nothing(self):
-        """docker exec and kubectl exec end so if the worker was killed."""
+    def test_what_a_remote_shell_says(self):
+        """docker exec and kubectl exec say nothing if the worker was killed. Another machine may say anything: what the
+        launcher prints of it moves no cursor, and forges no line."""
         self.need_tcp()
-        words = self.hosts("node\n")
-        self.write_bytes("shell", b"#!/bin/sh\nexit 137\n")
-        self.said(*words[1:], *RUN, status=1, says="rank 0 ended with status 137")
-
-    def test_what_a_terminal_would_obey(self):
-        """Another machine may say anything. What the launcher prints of it moves no cursor, and forges no line."""
-        words = self.hosts("node 2\n")
         says = rb"printf 'a\033[31mb\tc\r\nd\a\000\302\233e\342\202\254' >&2"
-        self.write_bytes("shell", b'#!/bin/sh\ncase "$2" in *RANK=1*) ' + says + b";; esac\nexit 1\n")
-        done = self.said(
-            *words[1:], *RUN, status=1, says=["[rank 1] a\\x1b[31mb c\n", "[rank 1] d\\x07 \\xc2\\x9be\u20ac\n"]
-        )
-        self.assertNotIn("\x1b", done)
+        for host, shell, told in [
+            ("node", b"exit 137", "rank 0 ended with status 137"),
+            ("node 2", b'case "$2" in *RANK=1*) ' + says + b";; esac\nexit 1", "[rank 1] a\\x1b[31mb c\n"),
+        ]:
+            words = self.hosts(host + "\n")
+            self.write_bytes("shell", b"#!/bin/sh\n" + shell + b"\n")
+            said = self.said(*words[1:], *RUN, status=1, says=told)
+        self.assertIn("[rank 1] d\\x07 \\xc2\\x9be\u20ac\n", said)
+        self.assertNotIn("\x1b", said)
 
     def test_no_worker_outlives_its_launcher(self):
         """child_test has every moment. The workers hold a pipe, and so its end tells of theirs."""

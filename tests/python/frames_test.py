@@ -42,34 +42,27 @@ def gradient(n, seed=1):
 
 
 class Codecs(unittest.TestCase):
+    def run_module(self, **options):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+        return subprocess.run([sys.executable, "-m", "gradwire.codecs"], env=environment, text=True, **options)
+
     def test_the_listing_is_the_tools(self):
         if not os.path.exists(TOOL):
             self.skipTest("the tool was not built")
-        tools = subprocess.run([TOOL, "codecs"], stdout=subprocess.PIPE, text=True, check=True).stdout
-        own = subprocess.run(
-            [sys.executable, "-m", "gradwire.codecs"],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        ).stdout
-        self.assertEqual(own.splitlines(), tools.splitlines()[:-1])
+        own = self.run_module(stdout=subprocess.PIPE, check=True).stdout
+        for names, listing in ([], own), (
+            ["topk:ratio=0.5", "none"],
+            gradwire.codecs.listing(["topk:ratio=0.5", "none"]),
+        ):
+            tools = subprocess.run([TOOL, "codecs", *names], stdout=subprocess.PIPE, text=True, check=True).stdout
+            self.assertEqual(listing.splitlines(), tools.splitlines()[:-1])
 
     def test_nobody_reads_the_listing(self):
         reads, writes = os.pipe()
         os.close(reads)
-        words = [sys.executable, "-m", "gradwire.codecs"]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-        done = subprocess.run(words, env=environment, stdout=writes, stderr=subprocess.PIPE, text=True)
+        done = self.run_module(stdout=writes, stderr=subprocess.PIPE)
         os.close(writes)
         self.assertEqual(done.stderr, "")
-
-    def test_the_listing_of_some_is_the_tools(self):
-        if not os.path.exists(TOOL):
-            self.skipTest("the tool was not built")
-        names = ["topk:ratio=0.5", "none"]
-        tools = subprocess.run([TOOL, "codecs", *names], stdout=subprocess.PIPE, text=True, check=True).stdout
-        self.assertEqual(gradwire.codecs.listing(names).splitlines(), tools.splitlines()[:-1])
 
     def test_the_command_line(self):
         with unittest.mock.patch("sys.argv", ["codecs", "topk"]), contextlib.redirect_stdout(io.StringIO()) as said:
