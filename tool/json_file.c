@@ -5,9 +5,14 @@
 #include "base/nearest.h"
 #include "base/quote.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* No time, size or bandwidth is larger: milliseconds of 30,000 years. So sums and products of some of them are finite,
+ * and fit into a table. */
+#define MOST_NUMBER 1e15
 
 json_t *tool_read_json(const char *path, const char *what, size_t most)
 {
@@ -48,6 +53,15 @@ static int unknown_field(const char *where, const char *name, const tool_field *
     return tool_fail("%s has a field \"%s\", which is unknown; the fields are %s", where, gw_quote(name).text, list);
 }
 
+int tool_read_number(const char *where, const char *name, const json_t *value, double *out)
+{
+    if (!json_is_number(value))
+        return tool_fail("%s: \"%s\" must be a number", where, name);
+    *out = json_number_value(value);
+    return fabs(*out) <= MOST_NUMBER ? TOOL_DONE
+                                     : tool_fail("%s: \"%s\" is %g; it is %g at most", where, name, *out, MOST_NUMBER);
+}
+
 int tool_read_fields(const char *where, const json_t *object, const tool_field *fields, size_t n)
 {
     const char *name;
@@ -60,12 +74,10 @@ int tool_read_fields(const char *where, const json_t *object, const tool_field *
             i++;
         if (i == n)
             return unknown_field(where, name, fields, n);
-        if (fields[i].text ? !json_is_string(value) : !json_is_number(value))
-            return tool_fail("%s: \"%s\" must be a %s", where, name, fields[i].text ? "text" : "number");
-        if (fields[i].text)
-            *fields[i].text = json_string_value(value);
-        else
-            *fields[i].number = json_number_value(value);
+        if (!fields[i].text)
+            TOOL_TRY(tool_read_number(where, name, value, fields[i].number));
+        else if (!(*fields[i].text = json_string_value(value)))
+            return tool_fail("%s: \"%s\" must be a text", where, name);
     }
     for (size_t i = 0; i < n; i++)
         if (!fields[i].optional && !json_object_get(object, fields[i].name))

@@ -16,6 +16,9 @@ typedef struct tool_field {
     bool optional;
 } tool_field;
 
+/* Reads a number of at most 1e15. Returns an exit status. */
+int tool_read_number(const char *where, const char *name, const json_t *value, double *out);
+
 /* Reads all fields of an object. It refuses other fields, because a misspelt one would look as if it were missing.
  * `where` is for sentences: "PATH: layer 3". */
 int tool_read_fields(const char *where, const json_t *object, const tool_field *fields, size_t n);

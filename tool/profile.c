@@ -85,13 +85,10 @@ static const json_t *list_of(const char *path, const json_t *root, const char *n
 static int read_all_layers(const char *path, tool_profile *out)
 {
     const json_t *layers = list_of(path, out->root, "layers", GW_PLAN_MAX_LAYERS);
-    const json_t *forward = json_object_get(out->root, "forward_ms");
     gw_profile *p = &out->profile;
     if (!layers)
         return TOOL_FAILED;
-    if (!json_is_number(forward))
-        return tool_fail("%s has no \"forward_ms\" that is a number", path);
-    p->forward_ms = json_number_value(forward);
+    TOOL_TRY(tool_read_number(path, "forward_ms", json_object_get(out->root, "forward_ms"), &p->forward_ms));
     p->n_layers = (uint32_t)json_array_size(layers);
     p->layers = out->layers = tool_alloc(p->n_layers, sizeof *out->layers);
     for (uint32_t l = 0; out->layers && l < p->n_layers; l++)

@@ -2,6 +2,7 @@
  * not UTF-8. */
 #include "base/quote.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -31,6 +32,12 @@ size_t gw_shown_bytes(const char *text)
     return acts || wrong ? 0 : n;
 }
 
+/* True for \xNN, as gw_show writes a byte. Another backslash before it would hide that. */
+static bool is_shown_byte(const char *at)
+{
+    return at[0] == '\\' && at[1] == 'x' && isxdigit((uint8_t)at[2]) && isxdigit((uint8_t)at[3]);
+}
+
 void gw_show(const char *text, const char *marked, char *out, size_t capacity)
 {
     size_t used = 0;
@@ -39,7 +46,7 @@ void gw_show(const char *text, const char *marked, char *out, size_t capacity)
         size_t n = gw_shown_bytes(at), taken = n ? n : 1, length = n;
         if (n == 0)
             length = (size_t)snprintf(piece, sizeof piece, "\\x%02x", (unsigned)(uint8_t)*at);
-        else if (strchr(marked, *at))
+        else if (strchr(marked, *at) && !is_shown_byte(at))
             length = (size_t)snprintf(piece, sizeof piece, "\\%c", *at);
         else
             memcpy(piece, at, n);

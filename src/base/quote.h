@@ -15,7 +15,8 @@ struct gw_quoted {
  * never inside a character. Any thread may call it. */
 void gw_show(const char *text, const char *marked, char *out, size_t capacity);
 
-/* The same for a text between quotes: a quote and a backslash get a backslash before them. */
+/* The same for a text between quotes: a quote and a backslash get a backslash before them, but not the backslash of
+ * \xNN, which stands for a byte already. */
 struct gw_quoted gw_quote(const char *text);
 
 /* How many bytes the UTF-8 character at `text` has (RFC 3629: the shortest form, no surrogates, up to U+10FFFF). 0: no

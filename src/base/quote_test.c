@@ -12,6 +12,7 @@ TEST(each_kind)
                  {"plain name/1", "plain name/1"},
                  {"a\"b", "a\\\"b"},
                  {"a\\b", "a\\\\b"},
+                 {"\\x1b \\x1 \\", "\\x1b \\\\x1 \\\\"}, /* an error's sentence has been through gw_show before */
                  {"a\nb\r\t\x1b[31m\x7f", "a\\x0ab\\x0d\\x09\\x1b[31m\\x7f"},
                  {"\xc3\xa4 \xe4\xbd\xa0 \xf0\x9f\x98\x80", "\xc3\xa4 \xe4\xbd\xa0 \xf0\x9f\x98\x80"},
                  {"\xc2\xa0 \xf4\x8f\xbf\xbf", "\xc2\xa0 \xf4\x8f\xbf\xbf"}, /* the first and the last of many bytes */

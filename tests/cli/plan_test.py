@@ -53,7 +53,7 @@ class Plan(harness.Case):
         os.remove(chart)
         nothing = profile(lambda p: [layer.update(backward_ms=0) for layer in p["layers"]])
         nothing["link"].update(alpha_ms=0, ms_per_byte=0)
-        for nothing["forward_ms"] in [0, 5e-324, 1e-300, 1e300]:
+        for nothing["forward_ms"] in [0, 5e-324, 1e-300, 1e15]:
             words = ["plan", "--profile", self.write(nothing), "--codec", "none", "-o", chart]
             self.said(*words, status=1, says="can be drawn")
         self.assertFalse(os.path.exists(chart))
@@ -314,7 +314,9 @@ class Plan(harness.Case):
             (layer(backward=3), 'is "backward_ms" meant'),
             (lambda p: p["layers"].append(5), "must be an object"),
             (lambda p: p["link"].pop("alpha_ms"), 'no "alpha_ms"'),
-            (lambda p: p["codecs"][0].update(compress_ms_per_element=1e308), "more milliseconds than"),
+            (lambda p: p["codecs"][0].update(compress_ms_per_element=1e308), "is 1e+308; it is 1e+15 at most"),
+            (lambda p: p.update(forward_ms=1e300), '"forward_ms" is 1e+300; it is'),
+            (lambda p: p["link"].update(latency_ms=-1e16), '"latency_ms" is -1e+16; it is'),
         ]:
             done = self.run_tool("plan", "--profile", self.write(profile(value) if callable(value) else value))
             self.assertIn(done.returncode, (1, 2), says)

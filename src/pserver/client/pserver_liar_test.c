@@ -187,6 +187,21 @@ TEST(no_such_server)
     }
 }
 
+/* What a server says at length loses its middle here, not its end: the reason stands there. */
+TEST(a_long_sentence_keeps_its_end)
+{
+    struct lie lie = {GW_PS_HELLO, NULL, {.status = GW_ERR_ARGUMENT}, 0, 0};
+    struct liar liar;
+    gw_ps_client *client;
+    memset(lie.answer.sentence, 'x', GW_PS_SENTENCE - 1);
+    memcpy(lie.answer.sentence + GW_PS_SENTENCE - 8, "the end", 7);
+    liar_begin(&liar, &lie);
+    const gw_ps_client_options options = {.servers = liar.place, .timeout_ms = LONG_MS};
+    refused(test_client_create(options, &client), GW_ERR_PEER, "the end");
+    assert_non_null(strstr(gw_last_error(), "refused this client: xxx"));
+    liar_end(&liar);
+}
+
 /* gw_ps_members never writes beyond the caller's buffer. If the buffer is too small, nothing is written. */
 TEST(members_stay_in_their_room)
 {
@@ -287,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_scaled_pull_of_an_odd_length),
         cmocka_unit_test(other_lies),
         cmocka_unit_test(no_such_server),
+        cmocka_unit_test(a_long_sentence_keeps_its_end),
         ON_SERVER(members_stay_in_their_room, .n_workers = 5),
         cmocka_unit_test(another_number_of_workers),
         cmocka_unit_test(not_yet_until_it_is_too_late),

@@ -48,7 +48,8 @@ static gw_status send_again(struct gw_ps_client *client, uint32_t s)
 static void give_up(struct server *server)
 {
     server->refused = true;
-    snprintf(server->why, sizeof server->why, "sent an invalid answer: %.*s", GW_PS_SENTENCE - 64, gw_last_error());
+    gw_fail(GW_ERR_PEER, "sent an invalid answer: %s", gw_last_error());
+    snprintf(server->why, sizeof server->why, "%s", gw_last_error());
 }
 
 /* Checks that an answer to HELLO can come from a server; and that one that was met before has the same numbers as then.
@@ -94,7 +95,8 @@ static gw_status hello_answered(struct gw_ps_client *client, uint32_t s, const s
         server->dial_at = now + RETRY_SECONDS;
     } else {
         server->refused = true;
-        snprintf(server->why, sizeof server->why, "refused this client: %.*s", GW_PS_SENTENCE - 64, answer->sentence);
+        gw_fail(answer->status, "refused this client: %s", answer->sentence);
+        snprintf(server->why, sizeof server->why, "%s", gw_last_error());
     }
     return GW_OK;
 }
@@ -231,8 +233,8 @@ static void take_answer(struct gw_ps_client *client, uint32_t s, struct request 
     }
     if (status < 0) {
         part->answer = (struct gw_ps_answer){.operation = part->head.operation, .id = answer->id, .status = status};
-        snprintf(part->answer.sentence, sizeof part->answer.sentence, "the server at %s: %.*s",
-                 gw_ps_place(&client->servers[s]), GW_PS_SENTENCE - 128, gw_last_error());
+        gw_fail(status, "the server at %s: %s", gw_ps_place(&client->servers[s]), gw_last_error());
+        snprintf(part->answer.sentence, sizeof part->answer.sentence, "%s", gw_last_error());
     } else if (answer->flags & GW_PS_IN_MEMORY) {
         atomic_store(&client->in_memory, true);
     }

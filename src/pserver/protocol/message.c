@@ -54,7 +54,7 @@ static void request_fields(struct gw_fields *f, unsigned operation, struct gw_ps
         break;
     case GW_PS_GET:
         gw_field_name(f, r->key), gw_field_u32(f, &r->n_parts);
-        must(f, r->code <= 1);
+        must(f, r->code == 0);
         break;
     case GW_PS_PUSH:
         gw_field_name(f, r->key), gw_field_double(f, &r->rate);
@@ -69,12 +69,13 @@ static void request_fields(struct gw_fields *f, unsigned operation, struct gw_ps
         break;
     case GW_PS_ADMIT:
         gw_field_u32(f, &r->rank);
+        must(f, r->code == 0);
         break;
     case GW_PS_JOIN:
         must(f, r->others_have_begun <= 1);
         break;
     default:
-        must(f, operation == GW_PS_AGREE || operation == GW_PS_BYE || operation == GW_PS_MEMBERS);
+        must(f, (operation == GW_PS_AGREE || operation == GW_PS_BYE || operation == GW_PS_MEMBERS) && r->code == 0);
     }
 }
 

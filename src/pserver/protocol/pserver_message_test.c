@@ -287,7 +287,9 @@ TEST(fields_that_cannot_be)
     static const struct {
         enum gw_ps_operation operation;
         uint8_t most;
-    } codes[] = {{GW_PS_PUT, 1}, {GW_PS_GET, 1}, {GW_PS_JOIN, 1}, {GW_PS_PUSH, GW_PS_PUSH_PENDING}, {GW_PS_VERDICT, 0}};
+    } codes[] = {{GW_PS_PUT, 1},     {GW_PS_GET, 0},   {GW_PS_JOIN, 1}, {GW_PS_PUSH, GW_PS_PUSH_PENDING},
+                 {GW_PS_VERDICT, 0}, {GW_PS_AGREE, 0}, {GW_PS_BYE, 0},  {GW_PS_MEMBERS, 0},
+                 {GW_PS_ADMIT, 0}};
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         for (uint8_t code = 0; code <= codes[i].most + 1; code++)
             refused(read_back(&(struct gw_ps_request){.operation = codes[i].operation, .code = code, .key = "key"}),
