@@ -144,7 +144,7 @@ TEST(specifications_go_there_and_back)
         {"momentum", "momentum:lr=0.00999999978,weight-decay=0,momentum=0.899999976", 1},
         {"momentum:momentum=0.5,weight-decay=0.0005,lr=0.1",
          "momentum:lr=0.100000001,weight-decay=0.000500000024,momentum=0.5", 1},
-        {"adam:epsilon=0,beta1=0,beta2=0.5", "adam:lr=0.00100000005,weight-decay=0,beta1=0,beta2=0.5,epsilon=0", 2},
+        {"adam:epsilon=1,beta1=0,beta2=0.5", "adam:lr=0.00100000005,weight-decay=0,beta1=0,beta2=0.5,epsilon=1", 2},
         {"sgd:lr=0", "sgd:lr=0,weight-decay=0", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -188,12 +188,14 @@ TEST(refuses_other_words)
         {"momentum:momentum=-0.1", "from 0 up"},
         {"adam:beta1=1", "below 1"},
         {"adam:beta2=1", "below 1"},
+        {"adam:epsilon=0", "epsilon takes a number from 1.17549e-38 up"}, /* a gradient of 0 would give 0/0 */
+        {"adam:epsilon=1e-50", "epsilon takes a number from"},
         {"adam:beta1=x", "takes a number"},
         {"adam:beta1=", "takes a number"},
         {"adam:lr", "has no value"},
         {"sgd:lr=inf", "takes a number"},
         {"sgd:lr=nan", "takes a number"},
-        {"sgd:lr=1e39", "takes a number"},
+        {"sgd:lr=1e39", "from 0 up that a float holds"},
         {"sgd:lr=1,", "an option is empty"},
         {"sgd:lr=1,lr=1", "given twice"},
         {"adam:beta3=1", "did you mean 'beta1'"},

@@ -11,11 +11,10 @@
 
 #define MOST_OPTIONS 5
 
-/* An option takes a number from `least` on. If `below` is finite, the number must be below it. */
+/* An option takes a float from `least` on. If `below` is finite, the number must be below it. */
 struct option {
     const char *name;
-    float *value;
-    double least, below;
+    float *value, least, below;
 };
 
 struct rule {
@@ -44,7 +43,8 @@ static uint32_t options_of(struct gw_optimizer *o, struct option out[MOST_OPTION
     if (o->rule == GW_RULE_ADAM) {
         out[n++] = (struct option){"beta1", &o->adam.beta1, 0, 1};
         out[n++] = (struct option){"beta2", &o->adam.beta2, 0, 1};
-        out[n++] = (struct option){"epsilon", &o->adam.epsilon, 0, INFINITY};
+        out[n++] =
+            (struct option){"epsilon", &o->adam.epsilon, FLT_MIN, INFINITY}; /* with 0, a gradient of 0 gives 0/0 */
     }
     return n;
 }
@@ -59,9 +59,10 @@ static gw_status take(void *user, size_t key, const char *value)
     const struct target *to = user;
     const struct option *option = &to->options[key];
     double x;
-    if (!gw_spec_number(value, option->least, DBL_MAX, &x) || !((double)(float)x < option->below))
-        return gw_fail(GW_ERR_SPEC, "the optimizer %s: %s=%s is not legal; %s takes a number %s", to->rule,
-                       option->name, value, option->name, isinf(option->below) ? "from 0 up" : "from 0 up and below 1");
+    if (!gw_spec_number(value, 0, DBL_MAX, &x) || (float)x < option->least || !((float)x < option->below))
+        return gw_fail(GW_ERR_SPEC, "the optimizer %s: %s=%s is not legal; %s takes a number from %g %s", to->rule,
+                       option->name, value, option->name, (double)option->least,
+                       isinf(option->below) ? "up that a float holds" : "up and below 1");
     *option->value = (float)x;
     return GW_OK;
 }
