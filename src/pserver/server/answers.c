@@ -46,7 +46,7 @@ static void send_answer(struct gw_ps_server *server, struct gw_ps_member *member
     if (member->lost)
         return;
     const size_t n_bytes = gw_ps_answer_write(head, answer);
-    server->counts.bytes_out += n_bytes + (value ? value->n_bytes : 0);
+    server->counts.bytes_out += GW_NET_HEAD + n_bytes + (value ? value->n_bytes : 0);
     const gw_status status = value ? gw_net_send_with(&member->c, GW_PS_MESSAGE, head, n_bytes, value->bytes,
                                                       value->n_bytes, give_blob, gw_ps_blob_hold(value))
                                    : gw_net_send_with(&member->c, GW_PS_MESSAGE, head, n_bytes, NULL, 0, NULL, NULL);
@@ -116,5 +116,7 @@ void gw_ps_refuse(struct gw_ps_server *server, struct gw_net_newcomer *newcomer,
 {
     uint8_t head[GW_PS_HEAD_BYTES];
     const struct gw_ps_answer answer = error_answer(server, request, status, 0);
-    gw_net_refuse(&server->listener, newcomer, GW_PS_MESSAGE, head, gw_ps_answer_write(head, &answer), NULL, 0);
+    const size_t n_bytes = gw_ps_answer_write(head, &answer);
+    server->counts.bytes_out += GW_NET_HEAD + n_bytes;
+    gw_net_refuse(&server->listener, newcomer, GW_PS_MESSAGE, head, n_bytes, NULL, 0);
 }

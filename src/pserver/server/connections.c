@@ -65,7 +65,7 @@ static gw_status read_head(struct gw_ps_server *server, const struct gw_net_mess
         message->kind == GW_PS_MESSAGE
             ? gw_ps_request_read(message->header, message->n_header, request)
             : gw_fail(GW_ERR_FRAME_MAGIC, "a message of kind %u is unknown to the parameter server", message->kind);
-    server->counts.bytes_in += message->n_header + message->n_bytes;
+    server->counts.bytes_in += GW_NET_HEAD + message->n_header + message->n_bytes;
     server->counts.requests[status < 0 ? 0 : request->operation]++;
     return status;
 }

@@ -36,7 +36,7 @@ struct gw_ps_worker_numbers {
     uint8_t presence; /* gw_ps_presence */
 };
 
-/* What the server counts as it works. bytes_in and bytes_out count heads and bodies of messages. */
+/* What the server counts as it works. bytes_in and bytes_out count whole messages. */
 struct gw_ps_counts {
     uint64_t requests[GW_PS_OPERATIONS], refused, bytes_in, bytes_out;
     struct gw_ps_times pushes, pulls; /* times from a request's coming to its answer, for requests that were done */

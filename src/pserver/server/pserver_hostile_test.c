@@ -246,6 +246,38 @@ TEST(what_is_no_message_ends_the_connection)
         }
 }
 
+/* The counts are those that a look at the network gives, of a newcomer that is refused, too. */
+TEST(every_byte_is_counted)
+{
+    struct gw_ps_request asked[] = {{.operation = GW_PS_MEMBERS},
+                                    {.operation = GW_PS_HELLO, .hello_rank = GW_PS_READER},
+                                    init_of("x", GW_PS_FLOAT32, 3),
+                                    {.operation = GW_PS_PUT, .put_kind = GW_PS_PUT_VERSION, .key = "x"},
+                                    {.operation = GW_PS_GET, .key = "x"},
+                                    {.operation = GW_PS_PUT, .put_kind = 9, .key = "x"}};
+    static const float value[3];
+    uint64_t in = 0, out = 0;
+    int fd = come();
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        const size_t n_value = asked[i].operation == GW_PS_PUT ? sizeof value : 0;
+        uint8_t head[GW_NET_HEAD + GW_PS_HEAD_BYTES];
+        struct peer_message answer;
+        in += talk_head(head, &asked[i], n_value) + n_value;
+        send_request(fd, asked[i], value, n_value);
+        assert_true(peer_hear(fd, &answer));
+        out += GW_NET_HEAD + answer.n_header + answer.n_bytes;
+        if (i == 0) {
+            expect_end(fd);
+            fd = come();
+        }
+    }
+    const struct gw_ps_counts *counts = &scene.server.server->counts;
+    CHECK(counts->bytes_in == in && counts->bytes_out == out, "%llu and %llu bytes, and not %llu and %llu",
+          (unsigned long long)counts->bytes_in, (unsigned long long)counts->bytes_out, (unsigned long long)in,
+          (unsigned long long)out);
+    leave(fd);
+}
+
 /* Everything that is refused is answered, and the client may go on. */
 TEST(requests_out_of_place)
 {
@@ -776,6 +808,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FOR_ONE(garbage_is_answered_and_forgotten),
         FOR_ONE(what_is_no_message_ends_the_connection),
+        FOR_ONE(every_byte_is_counted),
         FOR_TWO(requests_out_of_place),
         FOR_TWO(verdicts_over_the_wire),
         FOR_ONE(values_that_are_too_long),
