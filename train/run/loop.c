@@ -11,6 +11,7 @@
 #include "run/train.h"
 
 #include <errno.h>
+#include <float.h>
 #include <limits.h>
 #include <math.h>
 #include <omp.h>
@@ -18,6 +19,17 @@
 #include <unistd.h>
 
 /* ---- before --------------------------------------------------------------------------------- */
+
+#define MOST_BELOW_1 (1 - FLT_EPSILON / 2)
+
+/* Parameters are floats, and a number that moves them becomes one. So it is compared as one. */
+static gw_status check_rate(const char *option, double value, float most)
+{
+    const float x = (float)value;
+    return x >= 0 && x <= most ? GW_OK
+                               : gw_fail(GW_ERR_ARGUMENT, "%s is %g, and must be 0 or more and %s", option, value,
+                                         most < 1 ? "less than 1" : "a number that a float can hold");
+}
 
 static gw_status check_options(const struct gw_train_options *o, bool leads)
 {
@@ -30,16 +42,11 @@ static gw_status check_options(const struct gw_train_options *o, bool leads)
                        o->batch, o->workers);
     if (o->steps == 0 && o->epochs == 0)
         return gw_fail(GW_ERR_ARGUMENT, "--steps or --epochs must be 1 or more");
-    if (!(o->lr >= 0) || !isfinite(o->lr))
-        return gw_fail(GW_ERR_ARGUMENT, "--lr is %g, and must be 0 or more", o->lr);
-    if (!(o->momentum >= 0 && o->momentum < 1))
-        return gw_fail(GW_ERR_ARGUMENT, "--momentum is %g, and must be 0 or more and less than 1", o->momentum);
-    if (!(o->weight_decay >= 0) || !isfinite(o->weight_decay))
-        return gw_fail(GW_ERR_ARGUMENT, "--weight-decay is %g, and must be 0 or more", o->weight_decay);
-    if (!isnan(o->l2) && (!(o->l2 >= 0) || !isfinite(o->l2)))
-        return gw_fail(GW_ERR_ARGUMENT, "--l2 is %g, and must be 0 or more", o->l2);
-    if (!(o->ema >= 0 && o->ema < 1))
-        return gw_fail(GW_ERR_ARGUMENT, "--ema is %g, and must be 0 (none) or more and less than 1", o->ema);
+    GW_TRY(check_rate("--lr", o->lr, FLT_MAX));
+    GW_TRY(check_rate("--momentum", o->momentum, MOST_BELOW_1));
+    GW_TRY(check_rate("--weight-decay", o->weight_decay, FLT_MAX));
+    GW_TRY(isnan(o->l2) ? GW_OK : check_rate("--l2", o->l2, FLT_MAX / 2));
+    GW_TRY(check_rate("--ema", o->ema, MOST_BELOW_1));
     if (strcmp(o->parameters, "local") != 0 && strcmp(o->parameters, "servers") != 0)
         return gw_fail(GW_ERR_ARGUMENT, "--parameters is \"%s\", and must be local or servers", o->parameters);
     if (o->resume && o->overwrite)

@@ -206,7 +206,7 @@ TEST(wrong_options_are_refused)
     struct {
         struct gw_train_options o;
         const char *word;
-    } cases[16];
+    } cases[20];
     int n = 0;
 #define REFUSED(field, value, text) cases[n] = (typeof(cases[0])){small(), text}, cases[n++].o.field = value
     REFUSED(workers, 0, "--workers");
@@ -219,8 +219,12 @@ TEST(wrong_options_are_refused)
     REFUSED(schedule, "cosine", "poly:P");
     REFUSED(plan, "best", "single");
     REFUSED(lr, -1, "--lr");
+    REFUSED(lr, 1e39, "--lr is 1e+39");
     REFUSED(momentum, 1, "--momentum");
+    REFUSED(momentum, 0.99999999, "less than 1"); /* as a float it is 1 */
     REFUSED(weight_decay, NAN, "--weight-decay");
+    REFUSED(weight_decay, 1e300, "--weight-decay");
+    REFUSED(l2, 3e38, "--l2"); /* twice that is the weight decay */
     REFUSED(ema, 1, "--ema");
     REFUSED(checkpoint_every, 5, "--out");
     REFUSED(data, "/nowhere/at/all", "/nowhere/at/all");
