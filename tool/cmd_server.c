@@ -8,7 +8,9 @@
 #include <gradwire/pserver.h>
 
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -59,15 +61,25 @@ static void describe(char *text, size_t n_bytes)
               "standard error, a line each. It ends at SIGTERM, SIGHUP or Ctrl-C, and says so.");
 }
 
+/* If nobody reads the log, lines are left out: a pipe that is full, or a terminal that was stopped, must not stop those
+ * whom the server serves. */
 static void log_line(const char *line, void *user)
 {
     (void)user;
+    static atomic_ulong n_untold;
     struct timespec now;
     struct tm utc;
     char when[32];
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &utc);
+    const unsigned long untold = atomic_exchange(&n_untold, 0);
+    if (poll(&(struct pollfd){.fd = STDERR_FILENO, .events = POLLOUT}, 1, 0) == 0) {
+        atomic_fetch_add(&n_untold, untold + 1);
+        return;
+    }
+    if (untold > 0)
+        fprintf(stderr, "%s.%03ldZ untold lines=%lu\n", when, now.tv_nsec / 1000000, untold);
     fprintf(stderr, "%s.%03ldZ %s\n", when, now.tv_nsec / 1000000, line);
 }
 

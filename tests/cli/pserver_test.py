@@ -4,6 +4,7 @@ trainings. The C tests of src/pserver have what the server answers; servers_test
 computes.
 
     tests/cli/pserver_test.py TOOL"""
+import contextlib
 import json
 import os
 import pathlib
@@ -134,22 +135,31 @@ def keys():
 
 
 def nobody_reads_the_log():
-    """The server goes on if the reader of its log has gone."""
-    ours, its = os.pipe()
-    address = f"127.0.0.1:{next(harness.PORTS)}"
-    server = subprocess.Popen([str(TOOL), "server", "--listen", address, "--workers", "1"], stderr=its)
-    os.close(its)
-    os.close(ours)
-    try:
-        for _ in range(2):  # each client is a line of the log
-            with ps.Client(address, 0, connect_timeout=PATIENCE) as client:
-                client.init_parameter("x", [1], "float32")
-                client.push_parameter("x", numpy.ones(1, "float32"))
-                check(client.pull_parameter("x", "sum")[0] == 1, "it answers")
-        server.terminate()
-        check(server.wait(timeout=PATIENCE) == 0, "it ends as asked")
-    finally:
-        server.kill()
+    """The server goes on if the reader of its log has gone, or does not read; then the log says how much it lacks."""
+    for stuck in (False, True):
+        ours, its = os.pipe()
+        os.set_blocking(its, False)
+        with contextlib.suppress(BlockingIOError):
+            while stuck:
+                os.write(its, bytes(1 << 12))
+        os.set_blocking(its, True)
+        address = f"127.0.0.1:{next(harness.PORTS)}"
+        server = subprocess.Popen([str(TOOL), "server", "--listen", address, "--workers", "1"], stderr=its)
+        os.close(its)
+        if not stuck:
+            os.close(ours)
+        try:
+            for _ in range(2):  # each client is a line of the log
+                with ps.Client(address, 0, timeout=PATIENCE, connect_timeout=PATIENCE) as client:
+                    client.init_parameter("x", [1], "float32")
+                    client.push_parameter("x", numpy.ones(1, "float32"))
+                    check(client.pull_parameter("x", "sum")[0] == 1, "it answers")
+            said = os.read(ours, 1 << 20) if stuck else b""
+            server.terminate()
+            check(server.wait(timeout=PATIENCE) == 0, "it ends as asked")
+            check(not stuck or b" untold lines=" in os.read(ours, 1 << 20), f"the log lacks lines: {said[-200:]}")
+        finally:
+            server.kill()
 
 
 # ---- trainings ----------------------------------------------------------------------------------------------------
