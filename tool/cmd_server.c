@@ -16,6 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* of bytes or keys. No server has more, and a page in a browser shows such a number as it is. */
+#define MOST (1ull << 50)
+
 static gw_ps_server *_Atomic running;     /* NULL: its folder is still being read */
 static volatile sig_atomic_t stop_signal; /* the signal that ends the server; 0: none has come */
 
@@ -174,12 +177,11 @@ int gw_cmd_server(int argc, char **argv)
          TOOL_TEXT, &o.snapshot},
         {"--timeout", "S", "a client's machine is gone if it has not answered for S seconds (default 10)", TOOL_U32,
          &timeout, 1, 86400},
-        {"--max-keys", "K", "how many keys the server keeps at most (default 1Mi)", TOOL_U64, &o.max_keys, 1, 0},
-        {"--max-key-bytes", "B", "the most bytes of one value (default 1Gi)", TOOL_U64, &o.max_key_bytes, 1,
-         1ull << 50},
+        {"--max-keys", "K", "how many keys the server keeps at most (default 1Mi)", TOOL_U64, &o.max_keys, 1, MOST},
+        {"--max-key-bytes", "B", "the most bytes of one value (default 1Gi)", TOOL_U64, &o.max_key_bytes, 1, MOST},
         {"--max-bytes", "B",
          "the most bytes of all that the server keeps (default: three quarters of this machine's memory)", TOOL_U64,
-         &o.max_bytes, 1, 0},
+         &o.max_bytes, 1, MOST},
         {"--max-clients", "C", "how many clients may be connected at a time (default 1024 beside the workers)",
          TOOL_U32, &o.max_clients, 1, 1000000},
     };

@@ -335,6 +335,7 @@ def wrong_use():
         ("server --workers 2 --listen 0.0.0.0:0", "loopback"),
         ("server --workers 2 --listen nowhere", "HOST:PORT"),
         ("server --workers 2 --min-workers 1", "the first round is to have 1 of 2 workers"),
+        ("server --workers 2 --max-bytes 18446744073709551615", "from 1 to 1125899906842624"),
         ("server --workers 2 --backup 2", "2 of 2 workers as backup"),
         ("server --workers 2 --listen 127.0.0.1:0 --metrics nowhere", "status page"),
     ):
