@@ -20,10 +20,10 @@
  *     gw_reduce(ctx, frames, sizes, N, NULL, out, capacity, &out_bytes);
  *     gw_decode(ctx, out, out_bytes, average, count);
  *
- * The bytes of a frame depend on the gradient, the slice, the shared numbers, what the codec keeps between steps, the
- * seed, rank, step, tensor id, the codec's options and the wire choice. They depend on nothing else: not on threads,
- * not on the instruction set, and not on how other tensors are sliced. Frames are specified byte by byte in
- * docs/wire-format.md. */
+ * Programs look at the status of each of these calls. The bytes of a frame depend on the gradient, the slice, the
+ * shared numbers, what the codec keeps between steps, the seed, rank, step, tensor id, the codec's options and the wire
+ * choice. They depend on nothing else: not on threads, not on the instruction set, and not on how other tensors are
+ * sliced. Frames are specified byte by byte in docs/wire-format.md. */
 #ifndef GRADWIRE_CODEC_H
 #define GRADWIRE_CODEC_H
 

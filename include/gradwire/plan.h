@@ -3,10 +3,10 @@
  *     gw_profile profile = {.struct_bytes = sizeof profile, ...};       // measured: gradwire probe
  *     gw_plan_merge(ctx, &profile, 0, GW_COMPRESS_BESIDE, GW_MERGE_EXACT, 0, group_of, &n_groups, &step_ms);
  *
- * The model of a step (DLGS, equations 2-8; docs/plan.md works it through). Backward goes from the last layer to the
- * first. A layer is measured when its gradient is ready. A group is encoded when its last layer is measured. It is sent
- * when the link is free. The step ends when the last group has arrived, and the processors have done all work. A group
- * is made of neighbours only.
+ * Programs look at the status of the call. The model of a step (DLGS, equations 2-8; docs/plan.md works it through).
+ * Backward goes from the last layer to the first. A layer is measured when its gradient is ready. A group is encoded
+ * when its last layer is measured. It is sent when the link is free. The step ends when the last group has arrived, and
+ * the processors have done all work. A group is made of neighbours only.
  *
  * All functions here only compute. Any thread may call them at any time. This header is experimental: a new MINOR
  * version may change it (docs/abi.md). */

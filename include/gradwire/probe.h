@@ -5,8 +5,8 @@
  *     gw_probe_measure(ctx, &options, &profile.link, costs); // on every member at the same time
  *     gw_plan_merge(ctx, &profile, ...);                     // plan.h
  *
- * `gradwire probe` does this from the command line. The trainer's --plan exact does it between two steps. This header
- * is experimental, as plan.h is. */
+ * Programs look at the status of both calls. `gradwire probe` does this from the command line. The trainer's --plan
+ * exact does it between two steps. This header is experimental, as plan.h is. */
 #ifndef GRADWIRE_PROBE_H
 #define GRADWIRE_PROBE_H
 

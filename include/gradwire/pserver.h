@@ -9,7 +9,8 @@
  *     gw_ps_push(client, "max_abs_grad", &x, sizeof x);
  *     gw_ps_pull(client, "max_abs_grad", GW_PS_MAX, NULL, &value);
  *
- * The same pushes may be pulled more than once, with different methods. */
+ * Programs look at the status of each of these calls, and free the value. The same pushes may be pulled more than once,
+ * with different methods. */
 #ifndef GRADWIRE_PSERVER_H
 #define GRADWIRE_PSERVER_H
 
