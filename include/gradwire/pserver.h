@@ -267,9 +267,10 @@ typedef struct gw_ps_key_options {
 
 /* Makes the key on the servers. If other clients have made it with the same options, it is the same key. If all
  * workers that took part before have left, this begins a new run: their pushes to rounds that never became whole are
- * dropped. If one of these workers may be back in a moment, the call waits until that is known. Errors: GW_ERR_ARGUMENT
- * (another type, shape or optimizer, and which), GW_ERR_SPEC (an invalid optimizer), GW_ERR_NONFINITE (a NaN or an
- * infinity in `values`), GW_ERR_CAPACITY (a limit of the server's), GW_ERR_TIMEOUT, GW_ERR_PEER. */
+ * dropped. If one of these workers may be back in a moment, the call waits until that is known. A name that begins with
+ * "exchange/" is for exchanges: their rounds follow other rules. Errors: GW_ERR_ARGUMENT (another type, shape or
+ * optimizer, and which), GW_ERR_SPEC (an invalid optimizer), GW_ERR_NONFINITE (a NaN or an infinity in `values`),
+ * GW_ERR_CAPACITY (a limit of the server's), GW_ERR_TIMEOUT, GW_ERR_PEER. */
 GW_API GW_MUST_CHECK gw_status gw_ps_init(gw_ps_client *client, const char *key, const gw_ps_key_options *options);
 
 /* Pushes the key's next value, of as many bytes as its type and shape have. Returns once the server has it. `bytes` is
