@@ -56,9 +56,21 @@ struct worker {
 };
 
 static volatile sig_atomic_t interrupt_wanted;
+static const struct launch *launched;
 
+/* If the last signal is not heeded yet, this command waits for somebody who does not read what it says. */
 static void on_interrupt(int signal_number)
 {
+    static volatile time_t first;
+    if (interrupt_wanted && time(NULL) > first + 1) {
+        for (uint32_t r = 0; r < launched->n; r++)
+            if (launched->workers[r].pid > 0)
+                kill(launched->workers[r].pid, SIGKILL);
+        signal(signal_number, SIG_DFL);
+        raise(signal_number);
+    }
+    if (!interrupt_wanted)
+        first = time(NULL);
     interrupt_wanted = signal_number;
 }
 
@@ -399,6 +411,7 @@ static int run(struct launch *launch)
     launch->workers = calloc(launch->n, sizeof *launch->workers);
     if (!launch->workers)
         return tool_fail("out of memory");
+    launched = launch;
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

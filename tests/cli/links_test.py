@@ -1,6 +1,7 @@
 """Tests that one seed gives one hash of parameters, whatever joins the workers: threads, MPI's ranks, or processes over
 TCP. Also tests what launchers and links refuse, and how runs over links end."""
 
+import fcntl
 import json
 import os
 import re
@@ -8,7 +9,9 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
+import termios
 import threading
 import time
 
@@ -217,6 +220,25 @@ class Links(harness.Case):
         run.kill()
         self.assertTrue(select.select([ended], [], [], 60)[0], "workers live")
         os.close(ended)
+
+    def test_nobody_reads_what_the_launcher_says(self):
+        """It waits for its reader. A second signal waits for nobody, and no worker is left."""
+        words = self.hosts("node 2\n")
+        self.write_bytes("shell", b'#!/bin/sh\ncase "$2" in *RANK=1*) exec yes >&2;; esac\nexec sleep 1000\n')
+        (ours, its), (ended, lives) = os.pipe(), os.pipe()
+        run = self.start(*words[1:], *RUN, stderr=its, pass_fds=[lives])
+        os.close(its)
+        os.close(lives)
+        in_pipe = lambda: struct.unpack("i", fcntl.ioctl(ours, termios.FIONREAD, bytes(4)))[0]
+        self.wait_until(run, lambda: in_pipe() > 60000, "a full pipe")
+        time.sleep(0.5)
+        run.terminate()
+        time.sleep(2.1)
+        run.terminate()
+        self.assertEqual(run.wait(60), -signal.SIGTERM)
+        self.assertTrue(select.select([ended], [], [], 60)[0], "workers live")
+        os.close(ended)
+        os.close(ours)
 
     def test_the_launcher_holds_the_port(self):
         """No other program gets rank 0's port before rank 0 listens there, nor after it has ended."""
