@@ -533,10 +533,10 @@ int gw_cmd_launch(int argc, char **argv)
         .synopsis = "launch -n N [--hosts FILE] -- COMMAND [options]",
         .about = "Starts the workers of a tcp run and sees them to their end. Each gets its rank, their number and the "
                  "place where they meet (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT). If COMMAND names no link, launch "
-                 "adds --link tcp. Rank 0 prints as it is; lines of the others begin with their rank. If one worker "
-                 "fails, the others end too.\nOn other machines the program must be at the same path, and starts in "
-                 "the same folder. Training across machines without --keys needs --insecure. Workers there end if this "
-                 "command does.",
+                 "adds --link tcp. Rank 0 prints as it is; lines of the others begin with their rank, and one of more "
+                 "than 2,000 bytes becomes several. If one worker fails, the others end too.\nOn other machines the "
+                 "program must be at the same path, and starts in the same folder. Training across machines without "
+                 "--keys needs --insecure. Workers there end if this command does.",
         .example = "gradwire launch -n 4 -- train --net lenet --data digits --codec ternary --epochs 1",
         TOOL_OPTIONS(options),
         .unknown_hint = "put -- before the workers' command: gradwire launch -n N -- train ...",
