@@ -232,6 +232,7 @@ class Parameters(Case):
             "types_at_attach",
             "frozen_and_needed",
             "last_bucket_without_all",
+            "bucket_with_more",
         )
         every = ["0.weight", "0.bias", "2.weight", "2.bias"]
         expected = dict.fromkeys(("frozen after", "added", "used before"), every)
@@ -246,14 +247,17 @@ class Parameters(Case):
         self.assertEqual(self.same(found, "compiled_names"), [["_orig_mod.0.bias"], ["0.bias"]])
         parts = ["no error", "is a Around, which wraps one; give attach the one within", "a communication hook already"]
         parts += ["for mixed_precision=", "the optimizer runs in backward", "naming a python_reducer"]
+        parts += ["without skip_all_reduce_unused_params"]
         self.each_in(parts, self.same(found, "wrapped_models"))
         parts = ["2.weight has gradients of torch.float64", "words.weight has sparse gradients", "no error", "no error"]
-        self.each_in([*parts, "0.weight has sparse"], self.same(found, "types_at_attach"))
+        parts += ["0.weight has sparse", "2.bias has gradients of torch.complex64"]
+        self.each_in(parts, self.same(found, "types_at_attach"))
         said = self.same(found, "frozen_and_needed")
         self.assertEqual(said[0], "Timeout")
         self.assertIn("gradwire: backward has handed over no gradient of 0.bias within 1000 ms", said[1])
         for rank in found:
             self.assertRegex(rank["last_bucket_without_all"][1], "^gradwire: .* none holds 0.weight, 2.bias")
+            self.assertIn("holds 1669 elements, and its parameters 1664", rank["bucket_with_more"][1])
 
     def last_layers(self, found):
         of_one = dict.fromkeys(("plain", "shared", "behind it"), ["1.bias", "1.weight"])

@@ -26,6 +26,10 @@ class Layout:
                     Status.ARGUMENT, f"a gradient has {gradient.numel()} elements, and its parameter had {size}"
                 )
             self.offsets.append(offset)
+        if buffer.numel() != sum(sizes):
+            raise Error(
+                Status.ARGUMENT, f"a bucket holds {buffer.numel()} elements, and its parameters {sum(sizes)} in all"
+            )
         # The exchange takes float32 in the host's memory. The program may have set another default device.
         self.staging = None
         if buffer.dtype != torch.float32 or buffer.is_cuda:

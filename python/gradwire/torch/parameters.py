@@ -69,8 +69,9 @@ def _reduced(ddp, names):
             what = None
             if buffer.is_sparse or id(p) in sparse:
                 what = "sparse gradients; Gradwire takes dense ones"
-            elif buffer.dtype not in DTYPES:
-                what = f"gradients of {buffer.dtype}; Gradwire takes float32, float16 and bfloat16"
+            elif buffer.dtype not in DTYPES or p.is_complex():  # PyTorch 2.14 has buckets of floats for complex ones
+                kind = p.dtype if p.is_complex() else buffer.dtype
+                what = f"gradients of {kind}; Gradwire takes float32, float16 and bfloat16"
             elif buffer.device.type not in ("cpu", "cuda"):
                 what = f"gradients on the device {buffer.device}; Gradwire takes cpu and cuda"
             if what:

@@ -20,12 +20,17 @@ def check_hooks(ddp):
     if getattr(ddp, "mixed_precision", None) is not None:
         raise ValueError(
             "gradwire: DDP has made a communication hook of its own for mixed_precision=, and takes only one. Make DDP "
-            "without it, and call the model under torch.autocast, or convert it to bfloat16 before DDP"
+            "without it, and call the model under torch.autocast"
         )
     if any(hasattr(p, "_in_backward_optimizers") for p in getattr(ddp, "_module_parameters", ddp.module.parameters())):
         raise ValueError(
             "gradwire: the optimizer runs in backward (_apply_optimizer_in_backward), for which DDP makes a "
             "communication hook of its own, and it takes only one. Call optimizer.step() after backward"
+        )
+    if getattr(ddp, "skip_all_reduce_unused_params", False):
+        raise ValueError(
+            "gradwire: DDP was made with skip_all_reduce_unused_params=True, and then hands over some buckets only. Make "
+            "it without skip_all_reduce_unused_params; for what is not used, nothing is sent"
         )
     # Its hooks of Python hand over a parameter's gradient, no bucket, and look at no future. So no error would be seen.
     if getattr(ddp, "_use_python_reducer", False):

@@ -1,4 +1,6 @@
 """Tests which parameters a compression counts: those that DDP reduces, known by identity and by every name."""
+import types
+
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -75,6 +77,16 @@ def last_bucket_without_all():
     ddp, compression = attached("none")
     dist.barrier()  # no rank fails while another one still attaches
     gw.hook(compression, Bucket(list(ddp.parameters())[1:3], torch.float32))
+    return ended(compression)
+
+
+def bucket_with_more():
+    """A bucket holds more than its parameters have elements."""
+    ddp, compression = attached("none")
+    dist.barrier()  # no rank fails while another one still attaches
+    bucket = Bucket(list(ddp.parameters()), torch.float32)
+    bucket.parameters = lambda: bucket._parameters[:3]
+    gw.hook(compression, bucket)
     return ended(compression)
 
 
@@ -224,11 +236,12 @@ def wrapped_models():
         ddp.register_comm_hook(None, hook)
         return ddp
 
-    mixed, in_backward, python_reducer = wrapped(), wrapped(), wrapped()
+    mixed, in_backward, python_reducer, skips = wrapped(), wrapped(), wrapped(), wrapped()
     mixed.mixed_precision = "what DDP was given"  # from PyTorch 2.1 on DDP has this option
     in_backward.module[0].weight._in_backward_optimizers = []  # what _apply_optimizer_in_backward leaves
     python_reducer._use_python_reducer = True  # DDP sets it from PyTorch 2.3 on
-    known = [Compiled(wrapped()), Around(wrapped()), has_hook(named_hook), mixed, in_backward, python_reducer]
+    skips.skip_all_reduce_unused_params = True  # an option of DDP from PyTorch 2.8 on
+    known = [Compiled(wrapped()), Around(wrapped()), has_hook(named_hook), mixed, in_backward, python_reducer, skips]
     return [tries(m) for m in known]
 
 
@@ -252,4 +265,12 @@ def types_at_attach():
     # A sparse embedding that has had a gradient has a bucket of its own.
     ddp = wrapped(torch.nn.Sequential(torch.nn.Embedding(9, 4, sparse=True), torch.nn.Linear(4, 2)))
     ddp(torch.tensor([1])).sum().backward()
-    return [*said, tries(ddp)]
+    said.append(tries(ddp))
+    # PyTorch 2.14 hands over complex gradients as floats, twice as many.
+    whole = wrapped()
+    whole.module[2].bias = torch.nn.Parameter(torch.zeros(5, dtype=torch.complex64))
+    as_floats = Bucket(list(whole.parameters()), torch.float32)
+    reducer, whole.reducer = whole.reducer, types.SimpleNamespace(_get_zeros_like_grad_buckets=lambda: [as_floats])
+    said.append(tries(whole))
+    whole.reducer = reducer
+    return said
