@@ -191,7 +191,9 @@ class Averages(Case):
     def test_state(self):
         cases = ["resume", "save_states", "hostile_states", "hostile_choices"]
         cases += ["scaler_comes_and_goes", "plain_numbers", "named_codec_into_auto", "choice_without_residuals"]
+        cases += ["state_beside_a_step"]
         found = self.run_cases(*cases)
+        self.assertEqual(self.same(found, "state_beside_a_step"), [1, 2])
         never, went, came = self.same(found, "scaler_comes_and_goes")
         self.assertEqual((went, came), (never, never))
         self.assertEqual(self.same(found, "plain_numbers"), ["NoneType", "Tensor", "int", "list", "str"])
@@ -292,7 +294,10 @@ class Copies(Case):
 
 class Deadlines(Case):
     def test_deadlines(self):
-        found = self.run_cases("close_is_stuck", "sharded_is_busy", "attach_is_stuck", "the_end_waits_once")
+        cases = ["close_is_stuck", "closed_within_the_hook", "sharded_is_busy", "attach_is_stuck"]
+        found = self.run_cases(*cases, "the_end_waits_once", "interrupted_call")
+        self.assertTrue(self.same(found, "interrupted_call"))
+        self.assertIn("this compression is closed", self.same(found, "closed_within_the_hook"))
         self.assertEqual(self.same(found, "the_end_waits_once"), 1)
         self.assertIn("has not ended in 0.1 s", self.same(found, "close_is_stuck"))
         said = self.same(found, "sharded_is_busy")
@@ -301,6 +306,9 @@ class Deadlines(Case):
         parts = ["have said where they are", "where it listens", "have made a group for messages"]
         for rank in found:
             self.each_in(parts, rank["attach_is_stuck"])
+
+    def test_rank_0_is_interrupted(self):
+        self.assertTrue(all(found["rank_0_is_interrupted"] for found in self.run_cases("rank_0_is_interrupted")))
 
     def test_rank_0_does_not_attach(self):
         for rank, found in enumerate(self.run_cases("rank_0_does_not_attach")):

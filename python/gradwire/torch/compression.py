@@ -5,6 +5,7 @@ DDP calls the hook for every bucket, on a thread of its own. The hook only puts 
 queue. The thread takes them out, hands them to the exchange, waits for it without Python's lock, and completes the
 futures: then the buckets hold the averages. A step ends when every parameter has been handed over."""
 import atexit
+import contextlib
 import copy
 import ctypes
 import queue
@@ -141,7 +142,22 @@ class Compression(OfOneProcess):
         with self._idle:
             self._n_buckets_open += 1
         self._queue.put(item)
+        if self._thread is None:  # close() came meanwhile: a handler of a signal, or another thread, called it
+            self._refuse_the_rest()
         return item.future
+
+    def _refuse_the_rest(self):
+        """Ends the buckets in the queue, which the thread may not take out any more."""
+        rest = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                rest.append(self._queue.get_nowait())
+        self._queue.put(None)  # in case the thread's own one was among them
+        error = self._error or Error(Status.ORDER, "gradwire: this compression is closed")
+        for item in rest:
+            if item not in (None, _ENDED):
+                item.future.set_exception(error)
+                self._settled(1)
 
     def _layout(self, bucket, buffer):
         parameters = bucket.parameters()
@@ -296,17 +312,20 @@ class Compression(OfOneProcess):
         if self._is_closed:
             raise Error(Status.ORDER, "gradwire: this compression is closed")
 
-    def _wait_until_idle(self):
+    @contextlib.contextmanager
+    def _between_steps(self):
+        """Waits until no step is under way. If another thread begins one meanwhile, its hook waits."""
         self.check()
         with self._idle:
             is_idle = self._idle.wait_for(lambda: self._n_buckets_open == 0 or self._error is not None, self._seconds)
-        self.check()
-        if not is_idle:
-            raise Timeout(
-                Status.TIMEOUT,
-                f"gradwire: a step has been under way for {self._seconds:g} s: call this between steps; if backward "
-                "raised, the step never ends",
-            )
+            self.check()
+            if not is_idle:
+                raise Timeout(
+                    Status.TIMEOUT,
+                    f"gradwire: a step has been under way for {self._seconds:g} s: call this between steps; if backward "
+                    "raised, the step never ends",
+                )
+            yield
 
     @property
     def codec(self):
@@ -337,26 +356,29 @@ class Compression(OfOneProcess):
 
     def state_dict(self) -> dict:
         """Returns what this rank keeps between steps: plain values and one uint8 tensor. Every rank saves its own."""
-        self._wait_until_idle()
-        state = self._member.save() if self._member and not (self._auto and self._auto.passing) else b""
-        return {
-            "format": FORMAT,
-            "codec": self.codec,
-            "choice": {"codec": self.choice["codec"], "groups": self.choice["groups"]} if self.choice else None,
-            "names": [name for name, _, _ in self._tensors],
-            "rank": self.rank,
-            "size": self.size,
-            "seed": self._seed,
-            "step": self._step,
-            "scale": None if self._scaler is None else self._scale,
-            "residuals": to_tensor(state),
-        }
+        with self._between_steps():
+            state = self._member.save() if self._member and not (self._auto and self._auto.passing) else b""
+            return {
+                "format": FORMAT,
+                "codec": self.codec,
+                "choice": {"codec": self.choice["codec"], "groups": self.choice["groups"]} if self.choice else None,
+                "names": [name for name, _, _ in self._tensors],
+                "rank": self.rank,
+                "size": self.size,
+                "seed": self._seed,
+                "step": self._step,
+                "scale": None if self._scaler is None else self._scale,
+                "residuals": to_tensor(state),
+            }
 
     def load_state_dict(self, state) -> None:
         """Goes on where state_dict() was taken. `state`: this rank's own dictionary. If the state is of a job of
         another size, it is a list of the dictionaries of all ranks of that job. Every rank then begins with the mean
         residual. Call this before the first step, on all ranks."""
-        self._wait_until_idle()
+        with self._between_steps():
+            self._load(state)
+
+    def _load(self, state):
         checks = [("seed", self._seed, "seed"), ("parameters", [name for name, _, _ in self._tensors], "names")]
         if self.codec != "auto":
             checks.insert(0, ("codec", self.codec, "codec"))

@@ -14,6 +14,7 @@ from .waits import hint, within
 # These are below the ports that the system gives out to connections.
 _PORTS = range(21000, 32000)
 _TRIES = 100
+_MORE_MS = 10000
 
 
 def _place():
@@ -65,10 +66,9 @@ def find_places(group, wants, timeout_ms):
         deadline = datetime.timedelta(milliseconds=timeout_ms)
         barrier = lambda: dist.monitored_barrier(group, deadline, wait_all_ranks=True)
         try:
-            if dist.get_rank(group) == 0:
-                barrier()
-            else:  # only on rank 0 it keeps to its deadline
-                within(timeout_ms, "rank 0 has not said that all are there", barrier)
+            # Only on rank 0 it keeps to its deadline, and then says who is missing.
+            more_ms = _MORE_MS if dist.get_rank(group) == 0 else 0
+            within(timeout_ms + more_ms, "rank 0 has not said that all are there", barrier)
         except RuntimeError as error:
             said = str(error).strip().splitlines()[0].removeprefix("gradwire: ")
             why = hint(f"not all ranks have attached within {timeout_ms} ms, or one has ended: {said}", timeout_ms)

@@ -30,8 +30,10 @@ def within(timeout_ms, what, call):
     thread.start()
     try:
         answer, error = answers.get(timeout=timeout_ms / 1000)
-    except queue.Empty:
+    except BaseException as ended:  # also Ctrl-C
         _stuck.add(thread)
+        if not isinstance(ended, queue.Empty):
+            raise
         raise Timeout(Status.TIMEOUT, hint(f"gradwire: {what} within {timeout_ms} ms", timeout_ms)) from None
     if isinstance(error, RuntimeError) and not isinstance(error, Error):  # PyTorch's, if a rank has ended
         raise Error(Status.PEER, f"gradwire: {what}: {error}")

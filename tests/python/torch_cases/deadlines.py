@@ -1,15 +1,19 @@
 """Tests that every wait has a deadline: in attach, between the buckets of a step, in close, and for other threads."""
+import os
+import signal
 import threading
+import time
 
 import torch.distributed as dist
 
 import gradwire
 import gradwire.torch as gw
+from gradwire.torch import buckets as gw_buckets
 from gradwire.torch import compression as gw_compression
 from gradwire.torch import sharded as gw_sharded
 from gradwire.torch import waits as gw_waits
 
-from common import RANK, SIZE, attached, await_word, said_by, say, wrapped
+from common import RANK, SIZE, attached, await_word, backward, said_by, say, train, wrapped
 from sharded import sharded
 
 
@@ -71,6 +75,52 @@ def the_end_waits_once():
     for _ in range(2):
         gw_waits.join_at_end()
     return call.n_waits
+
+
+def interrupted_call():
+    """Ctrl-C comes while a call of PyTorch waits. Returns whether Python's end waits for the thread of that call."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before, go_on, stuck = signal.signal(signal.SIGUSR1, interrupt), threading.Event(), set(gw_waits._stuck)
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    said_by(KeyboardInterrupt, gw_waits.within, 60000, "it was not interrupted", go_on.wait)
+    signal.signal(signal.SIGUSR1, before)
+    thread = (set(gw_waits._stuck) - stuck or {None}).pop()
+    go_on.set()
+    return thread is not None
+
+
+def rank_0_is_interrupted():
+    """Ctrl-C comes at rank 0 while it waits in attach for the others. Returns whether it hears that at once."""
+    group = dist.new_group()
+    ddp, start = wrapped(process_group=group), time.monotonic()
+    if RANK == 0:
+        before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        said_by((KeyboardInterrupt, gradwire.Error), gw.attach, ddp, "none", timeout=6)
+        signal.signal(signal.SIGALRM, before)
+        say("interrupted")
+    await_word("interrupted", of=[0])
+    return RANK > 0 or time.monotonic() - start < 5
+
+
+def closed_within_the_hook():
+    """The handler of a signal closes the compression while the hook runs. The bucket's step ends all the same."""
+    ddp, compression = attached("none", timeout=20)
+    train(ddp, 2)
+    dist.barrier()  # a failure ends a step that another rank still ends
+    bring = gw_buckets.Bucket.bring
+
+    def close_and_bring(bucket):
+        compression.close()
+        bring(bucket)
+
+    gw_buckets.Bucket.bring = close_and_bring
+    said = said_by(RuntimeError, backward, ddp, 2)
+    gw_buckets.Bucket.bring = bring
+    return said
 
 
 def close_is_stuck():

@@ -1,5 +1,8 @@
 """Tests what a compression keeps: it is saved, restored, and brought to other numbers of ranks. States that cannot be
 right are refused."""
+import threading
+import time
+
 import numpy
 import torch
 import torch.distributed as dist
@@ -154,6 +157,24 @@ def choice_without_residuals():
     said = [said_by(gradwire.Error, compression.load_state_dict, state), said_by(gradwire.Error, compression.check)]
     compression.close()
     return said
+
+
+def state_beside_a_step():
+    """Another thread begins a step while the state is saved. That step waits until the state is whole."""
+    ddp, compression = attached(TOPK)
+    train(ddp, 1)
+    save, thread = compression._member.save, threading.Thread(target=backward, args=(ddp, 1))
+
+    def save_slowly():
+        thread.start()
+        time.sleep(0.5)
+        return save()
+
+    compression._member.save = save_slowly
+    with compression:
+        before = compression.state_dict()["step"]
+        thread.join(60)
+        return [before, compression.stats()["steps"]]
 
 
 def hostile_choices():
