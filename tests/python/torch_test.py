@@ -399,7 +399,8 @@ class Sharded(Case):
             self.assertIn("rank 1", found[rank]["sharded_errors"].pop())
         said = self.same(found, "sharded_errors")
         parts = ["call fully_shard on it first", "name a codec", "no last layer", "skip=9 fits no name here (0, 2)"]
-        parts += ["65 units", "1.weight is in no unit of fully_shard", "pass it as optimizer=", "and has 0.8 and 0"]
+        parts += ["65 units", "1.weight is in no unit of fully_shard", "has an all-reduce hook already"]
+        parts += ["get_group()", "pass it as optimizer=", "and has 0.8 and 0"]
         parts += ["no error"] * 8
         parts += ["after each backward that averages, and 3 of the last 8 had none", "the GradScaler's factor is 0.0"]
         parts += ["on rank 1 holds a NaN"]
@@ -435,10 +436,11 @@ class FullySharded(Case):
         self.assertEqual(len({tuple(kinds[kind][0]) for kind in ("none", "ternary", "topk")}), 3)
         for rank in found:
             self.assertEqual(rank["fsdp_stats"], [None, True])
-        replicated, sharded, all_nan, n_left, kept = self.same(found, "fsdp_errors")
+        replicated, sharded, all_nan, unused, as_zeros, n_left, kept = self.same(found, "fsdp_errors")
         self.assertIn("is replicated over the ranks of `replicas` already (HSDP)", replicated)
         self.assertIn("is sharded over ranks of `replicas`", sharded)
-        self.assertEqual((all_nan, n_left), (True, 0))
+        self.assertEqual((all_nan, as_zeros, n_left), (True, True, 0))
+        self.assertRegex(unused, "root's gradient has .* of all parameters that train .*; freeze what")
         self.assertIn("gradients wait for a backward that averages them", kept)
 
 

@@ -70,11 +70,33 @@ def _check_units(model, units):
         )
 
 
-def _all_reduces(module):
-    """Returns what set_requires_all_reduce said last. Only FSDP2's own state has it."""
+def _groups(module):
+    """Returns FSDP2's own state of a unit. Nothing else says what the functions below ask."""
     state = getattr(module, "_get_fsdp_state", lambda: None)()
-    groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
-    return all(getattr(group, "all_reduce_grads", True) for group in groups)
+    return getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
+
+
+def _all_reduces(module):
+    """Returns what set_requires_all_reduce said last."""
+    return all(getattr(group, "all_reduce_grads", True) for group in _groups(module))
+
+
+def _n_needed(module):
+    """Returns how many elements a unit's gradient has if all parameters that train have got one, or 0."""
+    of_unit = [p for group in _groups(module) for p in getattr(group, "fsdp_params", ())]
+    return sum(p.padded_sharded_param_size.numel() for p in of_unit if p.sharded_param.requires_grad)
+
+
+def _check_hooks(units):
+    """Raises ValueError if a unit has a hook already, which would be lost. That of a closed compression may go."""
+    for name, module in units:
+        for hook in (getattr(group, "_all_reduce_hook", None) for group in _groups(module)):
+            is_ours = isinstance(hook, functools.partial) and hook.func is _hook
+            if hook is not None and not (is_ours and hook.args[0]._is_closed):
+                raise ValueError(
+                    f"gradwire: {name} has an all-reduce hook already, and FSDP2 takes only one; close the compression "
+                    "that is attached, or register no other hook"
+                )
 
 
 def attach_sharded(
@@ -107,6 +129,12 @@ def attach_sharded(
             "no part of this model takes an all-reduce hook: call fully_shard on it first, in a PyTorch that has it "
             "(2.7); for DistributedDataParallel use gradwire.torch.attach"
         )
+    if not isinstance(replicas, dist.ProcessGroup):
+        raise TypeError(
+            f"replicas is {replicas!r}, and must be a process group that this rank is in; of a mesh it is "
+            'mesh["replicas"].get_group()'
+        )
+    _check_hooks(units)
     _check_units(model, units)
     _check_meshes(model, replicas)
     if codec == "auto":
@@ -211,7 +239,14 @@ class ShardedCompression(OfOneProcess):
                 raise
 
     def _exchange(self, unit, output):
-        name = self._names[unit]
+        name, needed = self._names[unit], _n_needed(self._modules[unit])
+        if output.numel() < needed:  # of those that have none, replicas may not have the same
+            raise Error(
+                Status.ARGUMENT,
+                f"gradwire: {name}'s gradient has {output.numel()} elements, and that of all parameters that train has "
+                f"{needed}: FSDP2 leaves out what a backward does not use; freeze what no backward uses, and call "
+                "set_reduce_scatter_unused_params(True) for the rest (from PyTorch 2.14 on)",
+            )
         if not _all_reduces(self._modules[unit]):  # set_requires_all_reduce(False): this backward adds up only
             before = self._kept_back[unit]
             self._kept_back[unit] = output.clone() if before is None else before.add_(output)
@@ -299,7 +334,11 @@ class ShardedCompression(OfOneProcess):
                 self._to_load[unit] = None
         name, before, _ = member.tensors[0]
         if before != n_elements:
-            raise Error(Status.ARGUMENT, f"gradwire: {name}'s gradient had {before} elements, and now has {n_elements}")
+            raise Error(
+                Status.ARGUMENT,
+                f"gradwire: {name}'s gradient had {before} elements, and now has {n_elements}; if parameters are frozen "
+                "or thawed, close this compression and attach another",
+            )
         return member
 
     def check(self):

@@ -2,6 +2,7 @@
 import io
 
 import torch
+import torch.distributed as dist
 
 import gradwire.torch as gw
 
@@ -97,6 +98,38 @@ def fsdp_stats():
     return [ratio, n_bytes > 0]
 
 
+class Branches(torch.nn.Module):
+    """Two layers, and each backward needs one of them."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.left, self.right, self.goes_left = torch.nn.Linear(20, 5), torch.nn.Linear(20, 5), True
+
+    def forward(self, x):
+        return self.left(x) if self.goes_left else self.right(x)
+
+
+def unused(as_zeros):
+    """The replicas use different parameters of a unit. as_zeros: FSDP2 is told to take zeros for the others. Returns
+    what is said, or whether both replicas have the same gradients."""
+    of_all, model = mesh(), Branches()
+    fully_shard(model, mesh=of_all["shards"])
+    model.goes_left = RANK < 2
+    if as_zeros and not hasattr(model, "set_reduce_scatter_unused_params"):
+        return True
+    if as_zeros:
+        model.set_reduce_scatter_unused_params(True)
+    with gw.attach_sharded(model, of_all["replicas"].get_group(), "none", transport=TRANSPORT):
+        said = said_by(gw.Error, backward, model, 0)
+        if not as_zeros:
+            return said
+        mine = torch.cat([p.grad.full_tensor().flatten() for p in model.parameters()])
+        all_of_them = [torch.empty_like(mine) for _ in range(SIZE)]
+        dist.all_gather(all_of_them, mine)
+        return all(torch.equal(mine, other) and other.all() for other in all_of_them)
+
+
 def fsdp_errors():
     """Returns what is said of wrong meshes, and whether a NaN of one rank reaches all."""
     if not HAS_IT:
@@ -108,6 +141,7 @@ def fsdp_errors():
     model, compression = attached("ternary")
     backward(model, 0, factor=float("nan") if RANK == 0 else 1.0)
     said.append(all(p.grad.to_local().isnan().all().item() for p in model.parameters()))
+    said += [unused(False), unused(True)]
     model.zero_grad()
     model.set_requires_all_reduce(False)
     backward(model, 1)

@@ -1,4 +1,6 @@
 """Tests FSDP2's all-reduce hook. The installed PyTorch need not have it."""
+import types
+
 import torch
 import torch.distributed as dist
 
@@ -16,6 +18,10 @@ class Unit(torch.nn.Linear):
 
     def set_all_reduce_hook(self, hook, *, stream=None):
         self.hook = hook
+
+    def _get_fsdp_state(self):
+        group = types.SimpleNamespace(_all_reduce_hook=getattr(self, "hook", None))
+        return types.SimpleNamespace(_fsdp_param_group=group)
 
     def flat(self, dtype=torch.float32):
         return torch.cat([p.grad.view(-1) for p in self.parameters()]).to(dtype)
@@ -179,6 +185,10 @@ def sharded_errors():
     tries(gw.attach_sharded, model, dist.group.WORLD)
     model[1].requires_grad_(False)
     gw.attach_sharded(model, dist.group.WORLD, transport=TRANSPORT).close()
+    with gw.attach_sharded(model, dist.group.WORLD, transport=TRANSPORT):
+        tries(gw.attach_sharded, model, dist.group.WORLD)
+        dist.barrier()  # no rank closes while another one still attaches
+    tries(gw.attach_sharded, units(), {"replicas": "a mesh"})
     tries(gw.attach_sharded, units(), dist.group.WORLD, "onebit:momentum=0.9")
     model = units()
     optimizer = sgd(model.parameters())
