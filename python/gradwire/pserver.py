@@ -246,7 +246,7 @@ class Client(OfOneProcess):
     after so many seconds if nobody is at an address. If a client may start before its server, give it as much as
     `timeout`.
 
-    Calls of several threads wait for each other. Ctrl-C ends a call that waits, and you can go on using the client. The
+    Calls of several threads wait for each other; close() does not wait for a call's answer. Ctrl-C ends a call that waits, and you can go on using the client. The
     server forgets the request, unless it has done it already. Before its next push the client asks the server whether
     it took the interrupted one. If a signal's handler closes the client, or makes a call of its own, the call that
     waits in that thread ends with an error, too.
@@ -260,6 +260,7 @@ class Client(OfOneProcess):
         super().__init__()
         self._lib, self._lock, self._keys = _library_now(), threading.RLock(), {}
         self._client, self._request, self._sent = ctypes.c_void_p(), ctypes.c_uint64(), None
+        self._is_closing = False
         options = _Options(
             struct_bytes=ctypes.sizeof(_Options),
             servers=_api.text("servers", servers),
@@ -430,16 +431,17 @@ class Client(OfOneProcess):
             yield
 
     def close(self):
-        """Leaves in good order."""
+        """Leaves in good order. If another thread waits in a call, that call ends with an error."""
         if not self.is_of_this_process():
             return
+        self._is_closing = True
         with self._lock:
             client, self._client = self._client, None
             if client:
                 self._lib.gw_ps_client_destroy(client)
 
     def _open(self):
-        if not self._client:
+        if self._is_closing or not self._client:
             raise ValueError("this client is closed")
         return self._client
 

@@ -92,6 +92,12 @@ def ctrl_c():
             ):
                 with handled_by(call), at_once("a signal's handler"):
                     refused(lambda: reader.get("x"), words)
+        with ps.Client(server.address, ps.READER, timeout=LONG) as reader:
+            closes = threading.Timer(0.3, reader.close)
+            closes.start()
+            with at_once("another thread closes"):
+                refused(lambda: reader.get("x"), "this client is closed")
+            closes.join()
         # The client goes on where it was. The server has forgotten all requests that were given up, also pushes that
         # waited there. When the server answers this one, it has forgotten them.
         a.init_parameter("x", [1], "float32")
