@@ -246,10 +246,10 @@ class Client(OfOneProcess):
     after so many seconds if nobody is at an address. If a client may start before its server, give it as much as
     `timeout`.
 
-    Calls of several threads wait for each other; close() does not wait for a call's answer. Ctrl-C ends a call that waits, and you can go on using the client. The
-    server forgets the request, unless it has done it already. Before its next push the client asks the server whether
-    it took the interrupted one. If a signal's handler closes the client, or makes a call of its own, the call that
-    waits in that thread ends with an error, too.
+    Calls of several threads wait for each other, but close() ends a call that waits. Ctrl-C ends it, too, and you can
+    go on using the client. The server forgets the request, unless it has done it already. Before its next push the
+    client asks the server whether it took the interrupted one. If a signal's handler closes the client, or makes a call
+    of its own, the call that waits in that thread ends with an error, too.
 
     If a server with a snapshot folder cannot write there, the call that hears of it gives a RuntimeWarning.
 

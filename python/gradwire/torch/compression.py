@@ -322,8 +322,8 @@ class Compression(OfOneProcess):
             if not is_idle:
                 raise Timeout(
                     Status.TIMEOUT,
-                    f"gradwire: a step has been under way for {self._seconds:g} s: call this between steps; if backward "
-                    "raised, the step never ends",
+                    f"gradwire: a step has been under way for {self._seconds:g} s: call this between steps; if "
+                    "backward raised, the step never ends",
                 )
             yield
 

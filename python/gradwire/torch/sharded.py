@@ -336,8 +336,8 @@ class ShardedCompression(OfOneProcess):
         if before != n_elements:
             raise Error(
                 Status.ARGUMENT,
-                f"gradwire: {name}'s gradient had {before} elements, and now has {n_elements}; if parameters are frozen "
-                "or thawed, close this compression and attach another",
+                f"gradwire: {name}'s gradient had {before} elements, and now has {n_elements}; if parameters are "
+                "frozen or thawed, close this compression and attach another",
             )
         return member
 

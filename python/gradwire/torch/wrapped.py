@@ -29,8 +29,8 @@ def check_hooks(ddp):
         )
     if getattr(ddp, "skip_all_reduce_unused_params", False):
         raise ValueError(
-            "gradwire: DDP was made with skip_all_reduce_unused_params=True, and then hands over some buckets only. Make "
-            "it without skip_all_reduce_unused_params; for what is not used, nothing is sent"
+            "gradwire: DDP was made with skip_all_reduce_unused_params=True, and then hands over some buckets only. "
+            "Make it without skip_all_reduce_unused_params; for what is not used, nothing is sent"
         )
     # Its hooks of Python hand over a parameter's gradient, no bucket, and look at no future. So no error would be seen.
     if getattr(ddp, "_use_python_reducer", False):
