@@ -295,7 +295,11 @@ class Copies(Case):
 class Deadlines(Case):
     def test_deadlines(self):
         cases = ["close_is_stuck", "closed_within_the_hook", "sharded_is_busy", "attach_is_stuck"]
-        found = self.run_cases(*cases, "the_end_waits_once", "interrupted_call")
+        found = self.run_cases(*cases, "the_end_waits_once", "interrupted_call", "sharded_closed_within_the_hook")
+        for found_there in found:
+            said, closed = found_there["sharded_closed_within_the_hook"]
+            self.assertIn("closed", said)
+            self.assertTrue(closed)
         self.assertTrue(self.same(found, "interrupted_call"))
         self.assertIn("this compression is closed", self.same(found, "closed_within_the_hook"))
         self.assertEqual(self.same(found, "the_end_waits_once"), 1)

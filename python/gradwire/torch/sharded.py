@@ -202,7 +202,7 @@ class ShardedCompression(OfOneProcess):
         self._members, self._staging, self._steps = [None] * len(units), [None] * len(units), [0] * len(units)
         self._to_load = [None] * len(units)
         self._totals, self._error = Totals(), None
-        self._lock = threading.Lock()
+        self._lock, self._holder, self._closes_late = threading.Lock(), None, False
         for i, (_, module) in enumerate(units):
             module.set_all_reduce_hook(functools.partial(_hook, self, i))
         self._is_closed = False
@@ -215,10 +215,14 @@ class ShardedCompression(OfOneProcess):
         seconds = max(END_S, self._options["timeout_ms"] / 1000)
         if not self._lock.acquire(timeout=seconds):
             raise Timeout(Status.TIMEOUT, f"gradwire: another thread has been in this compression for {seconds:g} s")
+        self._holder = threading.get_ident()
         try:
             self.check()
             yield
         finally:
+            self._holder = None
+            if self._closes_late:
+                self._free()
             self._lock.release()
 
     def average(self, unit, output):
@@ -411,16 +415,24 @@ class ShardedCompression(OfOneProcess):
             return
         self._is_closed = True
         still_open.discard(self)
+        if self._holder == threading.get_ident():  # a signal's handler calls this within a step, which then ends
+            self._closes_late = True
+            for link in self._links:
+                interrupt(link, "it closed in the middle of a step")
+            return
         if not self._lock.acquire(timeout=0.2):
             for link in self._links:
                 interrupt(link, "it closed in the middle of a step")
             if not self._lock.acquire(timeout=END_S):  # a thread may be in the links, so they stay
                 raise Timeout(Status.TIMEOUT, f"gradwire: a step has not ended in {END_S:g} s after its links closed")
+        self._free()
+        self._lock.release()
+
+    def _free(self):
         self._pace.end()
         for member in filter(None, self._members):
             member.close()
         close_links(self._links)
-        self._lock.release()
 
     def __del__(self):
         self.close()

@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 
+import torch
 import torch.distributed as dist
 
 import gradwire
@@ -121,6 +122,15 @@ def closed_within_the_hook():
     said = said_by(RuntimeError, backward, ddp, 2)
     gw_buckets.Bucket.bring = bring
     return said
+
+
+def sharded_closed_within_the_hook():
+    """The handler of a signal closes the compression within a step. The step ends, and then the compression."""
+    model, compression = sharded("none")
+    model[0].hook(torch.ones(10))
+    dist.barrier()  # a failure ends a step that another rank still ends
+    compression._follow_scaler = compression.close
+    return [said_by(gradwire.Error, model[0].hook, torch.ones(10)), compression._closes_late]
 
 
 def close_is_stuck():
