@@ -4,17 +4,13 @@
 
 #include "wire/bytes.h"
 
-#include <stdbool.h>
-
 struct gw_bit_writer {
     uint8_t *at, *end; /* the caller makes the buffer large enough; what does not fit before `end` is dropped */
     uint64_t word;
     unsigned fill; /* bits in `word`, below 8 between calls of gw_bits_put */
 };
 
-#define GW_BITS_PUT 56
-
-/* Appends the low `n` bits of `bits` (n <= GW_BITS_PUT, higher bits 0). */
+/* Appends the low `n` bits of `bits` (n <= 56, higher bits 0). */
 static inline void gw_bits_put(struct gw_bit_writer *w, uint64_t bits, unsigned n)
 {
     w->word |= bits << w->fill;
@@ -48,9 +44,7 @@ struct gw_bit_reader {
     uint64_t n_bits, at;
 };
 
-#define GW_BITS_PEEKED 57
-
-/* At least the next GW_BITS_PEEKED bits, zeros after the end. */
+/* At least the next 57 bits, zeros after the end. */
 static inline uint64_t gw_bits_peek(const struct gw_bit_reader *r)
 {
     uint64_t byte = r->at >> 3, n_bytes = r->n_bits >> 3;

@@ -5,22 +5,7 @@
 #include "wire/bytes.h"
 #include "wire/hash.h"
 
-/* offset  bytes  field
- *      0      2  magic "GW"
- *      2      1  version
- *      3      1  codec
- *      4      1  code
- *      5      1  flags
- *      6      2  workers
- *      8      4  rank
- *     12      4  tensor id
- *     16      4  step
- *     20      4  bucket
- *     24      8  begin
- *     32      8  count
- *     40      8  payload bytes
- *     48      8  checksum: XXH3-64 (seed 0) of bytes 0..47, xor XXH3-64 (seed 1) of everything after the header */
-
+/* XXH3-64 (seed 0) of the header before it, xor XXH3-64 (seed 1) of everything after the header. */
 static uint64_t checksum(const uint8_t *src, uint64_t body_hash)
 {
     return gw_hash_now()->whole(src, 48, 0) ^ body_hash;
@@ -124,8 +109,7 @@ gw_status gw_frame_place(const void *src, size_t src_bytes, uint64_t (*n_scalers
     if (frame->count > GW_MAX_ELEMENTS || frame->begin > GW_MAX_ELEMENTS - frame->count)
         return gw_fail(GW_ERR_FRAME_FIELD, "the frame claims elements %llu + %llu; a tensor has at most %llu",
                        (unsigned long long)frame->begin, (unsigned long long)frame->count, GW_MAX_ELEMENTS);
-    uint64_t align = GW_SLICE_ALIGN;
-    if (frame->begin % align || (frame->bucket && frame->begin % frame->bucket))
+    if (frame->begin % GW_SLICE_ALIGN || (frame->bucket && frame->begin % frame->bucket))
         return gw_fail(GW_ERR_FRAME_FIELD,
                        "the frame's slice begins at element %llu, not at a multiple of %u and of its bucket",
                        (unsigned long long)frame->begin, GW_SLICE_ALIGN);

@@ -51,8 +51,6 @@ struct gw_rans_source {
 /* The encoder works from the last symbol to the first and appends words; the decoder works from the first to the last
  * and takes words from the end. */
 struct gw_rans {
-    const char *name;
-
     /* Codes n_rows rows of symbols, whose classes the table has. Room at `words`: 2 bytes a symbol and 64. Returns
      * where the next word goes. */
     uint8_t *(*encode)(const struct gw_rans_table *table, const uint8_t *symbols, uint32_t n_rows,

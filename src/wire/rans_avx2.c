@@ -219,5 +219,5 @@ TARGET static uint32_t decode_avx2(struct gw_rans_source *source, uint32_t n_row
 }
 
 const struct gw_rans gw_rans_avx2;
-const struct gw_rans gw_rans_avx2 = {.name = "avx2", .encode = encode_avx2, .decode = decode_avx2, .decode_many = NULL};
+const struct gw_rans gw_rans_avx2 = {.encode = encode_avx2, .decode = decode_avx2, .decode_many = NULL};
 #endif

@@ -232,8 +232,7 @@ TARGET static uint32_t decode_many_avx512(struct gw_rans_source *sources, uint32
 }
 
 const struct gw_rans gw_rans_avx512;
-const struct gw_rans gw_rans_avx512 = {.name = "avx512",
-                                       .encode = encode_avx512,
+const struct gw_rans gw_rans_avx512 = {.encode = encode_avx512,
                                        .decode = decode_avx512,
                                        .decode_many = decode_many_avx512};
 #endif

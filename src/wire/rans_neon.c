@@ -136,5 +136,5 @@ static uint32_t decode_neon(struct gw_rans_source *source, uint32_t n_rows)
 }
 
 const struct gw_rans gw_rans_neon;
-const struct gw_rans gw_rans_neon = {.name = "neon", .encode = encode_neon, .decode = decode_neon, .decode_many = NULL};
+const struct gw_rans gw_rans_neon = {.encode = encode_neon, .decode = decode_neon, .decode_many = NULL};
 #endif

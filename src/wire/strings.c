@@ -400,16 +400,14 @@ static void come_together(const struct gw_strings_reader *readers, uint32_t n, s
     const struct gw_rans *kernels = gw_rans_for(gw_cpu());
     struct gw_rans_source sources[GW_RANS_TOGETHER];
     uint32_t least = UINT32_MAX;
-    bool can = n > 1 && kernels && kernels->decode_many;
-    for (uint32_t i = 0; i < n && can; i++) {
-        can = coming[i].is_coded && readers[i].n_lanes == GW_RANS_LANES;
-        if (!can)
+    if (n < 2 || !kernels || !kernels->decode_many)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!coming[i].is_coded || readers[i].n_lanes != GW_RANS_LANES)
             return;
         sources[i] = coming[i].source;
         least = coming[i].n < least ? coming[i].n : least;
     }
-    if (!can)
-        return;
     const uint32_t rows = kernels->decode_many(sources, n, least / GW_RANS_LANES);
     for (uint32_t i = 0; i < n; i++) {
         coming[i].source = sources[i];

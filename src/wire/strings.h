@@ -12,8 +12,6 @@
 
 #include <gradwire/context.h>
 
-#define GW_STRING_MAX_BITS GW_RANS_MAX_BITS
-
 /* ---- writing ---------------------------------------------------------------------------------------- */
 
 struct gw_string_note {
@@ -46,7 +44,7 @@ void gw_strings_field(struct gw_strings_writer *writer, uint32_t number, unsigne
 /* Where the next string of m bits may be written: room for ceil(m / 64) + 1 words. NULL: there is no room. */
 uint64_t *gw_strings_room(struct gw_strings_writer *writer, uint32_t m);
 
-/* Adds the string that was written there. It has m <= GW_STRING_MAX_BITS bits, and `ones` of them are set; bits past m
+/* Adds the string that was written there. It has m <= GW_RANS_MAX_BITS bits, and `ones` of them are set; bits past m
  * are 0. If ones is 0 or m, nothing needs to be written. */
 void gw_strings_add(struct gw_strings_writer *writer, uint32_t m, uint32_t ones);
 
@@ -76,7 +74,7 @@ void gw_strings_open(struct gw_strings_reader *reader, const uint8_t *src, size_
 /* A number of n_bits <= 32 bits. Past the chunk's end it is 0; gw_strings_close tells. */
 uint32_t gw_strings_number(struct gw_strings_reader *reader, unsigned n_bits);
 
-/* Reads a string of m <= GW_STRING_MAX_BITS bits; sets all ceil(m / 64) words, and how many bits are ones. */
+/* Reads a string of m <= GW_RANS_MAX_BITS bits; sets all ceil(m / 64) words, and how many bits are ones. */
 gw_status gw_strings_get(struct gw_strings_reader *reader, uint32_t m, uint64_t *string, uint32_t *ones);
 
 /* Reads the next string of each of n <= GW_RANS_TOGETHER chunks. This is faster than one after the other. */
