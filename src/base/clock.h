@@ -4,8 +4,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <time.h>
 
 /* Seconds since some fixed point, never going back. */
@@ -31,21 +29,14 @@ static inline struct timespec gw_clock_after(double seconds)
     return at;
 }
 
-static inline struct timespec gw_clock_deadline(uint32_t milliseconds)
-{
-    return gw_clock_after(milliseconds * 1e-3);
-}
-
-/* Makes a condition whose timed waits take such points in time. False: it cannot be made. */
-static inline bool gw_clock_condition_init(pthread_cond_t *condition)
+/* Makes a condition whose timed waits take such points in time. With these attributes it cannot fail here. */
+static inline void gw_clock_condition_init(pthread_cond_t *condition)
 {
     pthread_condattr_t monotonic;
-    if (pthread_condattr_init(&monotonic))
-        return false;
-    const bool ok =
-        !pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) && !pthread_cond_init(condition, &monotonic);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    return ok;
 }
 
 /* Sleeps until gw_clock_seconds() is `due`. */

@@ -5,7 +5,6 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
-#include <gradwire/context.h>
 #include <stdbool.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -46,20 +45,12 @@ static enum gw_cpu chosen;
 
 static void choose(void)
 {
-    enum gw_cpu best = gw_cpu_best();
+    const enum gw_cpu best = gw_cpu_best();
     const char *cap = getenv("GRADWIRE_CPU");
-    chosen = best;
-    if (!cap || !*cap)
-        return;
-    chosen = GW_CPU_SCALAR;
-    for (enum gw_cpu level = GW_CPU_AVX2; level <= GW_CPU_NEON; level++) {
-        bool have = best == GW_CPU_NEON ? level == GW_CPU_NEON : level <= best;
-        if (have && strcmp(cap, names[level]) == 0)
-            chosen = level;
-    }
-    /* A cap above what an x86 processor has means "no cap". */
-    if (best == GW_CPU_AVX2 && strcmp(cap, "avx512") == 0)
-        chosen = best;
+    chosen = cap && *cap ? GW_CPU_SCALAR : best;
+    for (enum gw_cpu level = GW_CPU_AVX2; cap && level <= GW_CPU_NEON; level++)
+        if (strcmp(cap, names[level]) == 0 && (level == GW_CPU_NEON) == (best == GW_CPU_NEON))
+            chosen = level < best ? level : best; /* a cap above what the processor has is none */
 }
 
 enum gw_cpu gw_cpu(void)

@@ -1,13 +1,13 @@
 /* Opens files, and tries again if descriptors are short at the moment. Gives written files their names. */
 #define _GNU_SOURCE /* renameat2 */
 #include "base/files.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FIRST_PAUSE_MS 10u
@@ -21,9 +21,7 @@ static bool pause_for_others(unsigned *pauses)
 {
     if ((errno != EMFILE && errno != ENFILE) || *pauses == MOST_PAUSES)
         return false;
-    struct timespec left = {.tv_nsec = (long)(FIRST_PAUSE_MS << (*pauses)++) * 1000000L};
-    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-    }
+    gw_clock_sleep_until(gw_clock_seconds() + 1e-3 * (FIRST_PAUSE_MS << (*pauses)++));
     return true;
 }
 
@@ -96,20 +94,6 @@ int gw_files_publish(int folder, const char *partial, const char *name, bool rep
         unlinkat(folder, partial, 0);
     else if (!replace)
         unlinkat(folder, name, 0);
-    errno = error;
-    return -1;
-}
-
-int gw_files_commit(int fd, int folder, const char *partial, const char *name, bool replace)
-{
-    int failed = fsync(fd) != 0, error = errno;
-    if (close(fd) != 0 && !failed) {
-        failed = 1;
-        error = errno;
-    }
-    if (!failed)
-        return gw_files_publish(folder, partial, name, replace);
-    unlinkat(folder, partial, 0);
     errno = error;
     return -1;
 }

@@ -27,8 +27,4 @@ int gw_files_publish(int folder, const char *partial, const char *name, bool rep
 /* Brings the names in the folder of a path to disk. -1: errno says why. */
 int gw_files_sync_folder(int folder, const char *name);
 
-/* As gw_files_publish for a file that is written and still open: brings it to disk, and closes `fd` in any case. If
- * that fails, `partial` is removed. */
-int gw_files_commit(int fd, int folder, const char *partial, const char *name, bool replace);
-
 #endif

@@ -214,34 +214,12 @@ TEST(test_the_folder_comes_to_disk)
     assert_int_equal(rmdir(top), 0);
 }
 
-/* A file that is written comes to disk, is closed, and gets its name. If it does not come to disk, nothing is left. */
-TEST(test_a_written_file)
-{
-    char top[] = "/tmp/gradwire-files-XXXXXX";
-    assert_non_null(mkdtemp(top));
-    const int folder = open(top, O_RDONLY | O_DIRECTORY);
-    for (int fails = 0; fails < 2; fails++) {
-        put(folder, "a.partial", fails ? "2" : "1");
-        const int fd = openat(folder, "a.partial", O_WRONLY);
-        error_of_fsync = fails ? EIO : 0;
-        assert_int_equal(gw_files_commit(fd, folder, "a.partial", "a", true), fails ? -1 : 0);
-        assert_true(!fails || errno == EIO);
-        assert_true(fcntl(fd, F_GETFD) == -1 && errno == EBADF);
-        assert_true(holds(folder, "a", "1") && holds(folder, "a.partial", NULL));
-    }
-    error_of_fsync = 0;
-    unlinkat(folder, "a", 0);
-    close(folder);
-    assert_int_equal(rmdir(top), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_file_gets_its_name),   cmocka_unit_test(test_without_renameat2),
         cmocka_unit_test(test_waits_for_a_descriptor), cmocka_unit_test(test_gives_up),
         cmocka_unit_test(test_other_errors),           cmocka_unit_test(test_the_folder_comes_to_disk),
-        cmocka_unit_test(test_a_written_file),
     };
     return cmocka_run_group_tests_name("files", tests, make_file, remove_file);
 }

@@ -6,7 +6,6 @@
 #include "base/numbers.h"
 
 #include <locale.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { MOST_CHARS = 2048 + 64 }; /* of an option: a key, and a text of names */

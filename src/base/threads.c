@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
 
 struct gw_pool {
     pthread_mutex_t busy; /* held by the caller whose loop the pool runs */
@@ -157,7 +156,7 @@ struct attempt {
     atomic_uint_fast64_t failed; /* the least i that failed so far; UINT64_MAX: none */
     pthread_mutex_t lock;        /* guards the rest */
     gw_status status;
-    char sentence[512];
+    struct gw_kept_error error;
 };
 
 static void attempt_one(uint64_t i, uint32_t slot, void *user)
@@ -172,7 +171,7 @@ static void attempt_one(uint64_t i, uint32_t slot, void *user)
     if (i < atomic_load_explicit(&attempt->failed, memory_order_relaxed)) {
         atomic_store_explicit(&attempt->failed, i, memory_order_relaxed);
         attempt->status = status;
-        snprintf(attempt->sentence, sizeof attempt->sentence, "%s", gw_last_error());
+        attempt->error = gw_error_keep();
     }
     pthread_mutex_unlock(&attempt->lock);
 }
@@ -183,5 +182,5 @@ gw_status gw_parallel_try(gw_context *context, uint64_t n, gw_status (*run)(uint
     struct attempt attempt = {.run = run, .user = user, .failed = UINT64_MAX, .lock = PTHREAD_MUTEX_INITIALIZER};
     gw_parallel_for(context, n, attempt_one, &attempt);
     pthread_mutex_destroy(&attempt.lock);
-    return attempt.status < 0 ? gw_fail(attempt.status, "%s", attempt.sentence) : GW_OK;
+    return attempt.status < 0 ? gw_fail(attempt.status, "%s", attempt.error.sentence) : GW_OK;
 }

@@ -54,19 +54,22 @@ static gw_status write_pem(const char *folder, const char *name, EVP_PKEY *secre
         return gw_fail(GW_ERR_SYSTEM, "%s cannot be made: %s", partial, strerror(errno));
     BIO *out = BIO_new_fd(fd, BIO_NOCLOSE);
     errno = ENOSPC; /* a short write says no more */
-    const bool written = out && (secret ? PEM_write_bio_PrivateKey(out, secret, NULL, NULL, 0, NULL, NULL)
-                                        : PEM_write_bio_X509(out, certificate));
+    bool written = out && (secret ? PEM_write_bio_PrivateKey(out, secret, NULL, NULL, 0, NULL, NULL)
+                                  : PEM_write_bio_X509(out, certificate));
+    written = written && fsync(fd) == 0;
     int error = errno;
     BIO_free(out);
     ERR_clear_error();
-    if (written && gw_files_commit(fd, AT_FDCWD, partial, path, false) == 0)
-        return GW_OK;
-    if (written) {
+    if (close(fd) != 0 && written) {
+        written = false;
         error = errno;
-    } else {
-        close(fd);
-        unlink(partial);
     }
+    if (written && gw_files_publish(AT_FDCWD, partial, path, false) == 0)
+        return GW_OK;
+    if (written) /* and removed again */
+        error = errno;
+    else
+        unlink(partial);
     if (error == EEXIST)
         return gw_fail(GW_ERR_ARGUMENT, "there is a key already at %s, and it is never replaced; name another folder",
                        path);

@@ -111,7 +111,7 @@ static gw_status await(struct endpoint *me, uint32_t timeout_ms, uint32_t *gone)
         if (late)
             return GW_ERR_TIMEOUT;
         if (!slept)
-            deadline = gw_clock_deadline(timeout_ms);
+            deadline = gw_clock_after(timeout_ms * 1e-3);
         slept = true;
         me->sleeping = true;
         atomic_fetch_add(&hub->n_sleeping, 1);

@@ -36,7 +36,7 @@ static struct gw_mpi_endpoint *endpoint_new(struct gw_mpi_hub *hub, uint32_t ran
         return NULL;
     endpoint->hub = hub;
     endpoint->rank = rank;
-    gw_clock_condition_init(&endpoint->arrived); /* with these attributes it cannot fail here */
+    gw_clock_condition_init(&endpoint->arrived);
     endpoint->farewell = gw_mpi_outgoing_new(hub->context, hub->size - 1);
     if (!endpoint->farewell) {
         endpoint_free(endpoint);
