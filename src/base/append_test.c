@@ -41,12 +41,28 @@ TEST(a_text_that_fits_is_whole)
     assert_string_equal(text, "abcdef");
 }
 
+static bool is_at_least(const void *least, uint32_t rank)
+{
+    return rank >= *(const uint32_t *)least;
+}
+
+TEST(ranks_are_named)
+{
+    static const char *const texts[] = {"", "rank 0", "ranks 0 and 1", "ranks 0, 1 and 2"};
+    for (uint32_t n = 0; n < 4; n++)
+        assert_string_equal(gw_missing_ranks(9, is_at_least, &n).text, texts[n]);
+    assert_string_equal(gw_missing_ranks(8, is_at_least, &(uint32_t){8}).text, "ranks 0, 1, 2, 3, 4, 5, 6 and 7");
+    assert_string_equal(gw_missing_ranks(40, is_at_least, &(uint32_t){9}).text,
+                        "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 1 more");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_follow_each_other),
         cmocka_unit_test(nothing_is_written_past_the_end),
         cmocka_unit_test(a_text_that_fits_is_whole),
+        cmocka_unit_test(ranks_are_named),
     };
     return cmocka_run_group_tests_name("append", tests, NULL, NULL);
 }

@@ -5,37 +5,7 @@
 #include "base/error.h"
 #include "exchange/relay.h"
 
-#include <stdio.h>
-#include <string.h>
-
-#define MOST_NAMED 8
-
-/* A list of ranks: "rank 3", "ranks 1 and 4", "ranks 0, 1, 2 and 9 more". */
-struct names {
-    char text[160];
-    uint32_t n;
-    uint32_t ranks[MOST_NAMED];
-};
-
-static void names_add(struct names *names, uint32_t rank)
-{
-    if (names->n < MOST_NAMED)
-        names->ranks[names->n] = rank;
-    names->n++;
-}
-
-static const char *names_text(struct names *names)
-{
-    uint32_t shown = names->n < MOST_NAMED ? names->n : MOST_NAMED;
-    snprintf(names->text, sizeof names->text, names->n == 1 ? "rank" : "ranks");
-    for (uint32_t i = 0; i < shown; i++) {
-        const char *before = i == 0 ? " " : i + 1 == names->n ? " and " : ", ";
-        gw_append(names->text, sizeof names->text, "%s%u", before, names->ranks[i]);
-    }
-    if (names->n > shown)
-        gw_append(names->text, sizeof names->text, " and %u more", names->n - shown);
-    return names->text;
-}
+#include <math.h>
 
 /* ---- what a member owes to this one ---------------------------------------------------------------------- */
 
@@ -77,13 +47,23 @@ static bool owes_averages(const struct gw_exchange *ex, const struct group *grou
  * two members wait for each other for ever. */
 #define MOST_TIMEOUTS 4
 
-static bool is_silent(const struct gw_exchange *ex, uint32_t rank, double since, double now)
+/* Which members owe something of a kind: the silent ones, or any. */
+struct question {
+    const struct gw_exchange *ex;
+    const struct group *group;
+    bool (*owes)(const struct gw_exchange *ex, const struct group *group, uint32_t rank);
+    double since, now;
+    bool any;
+};
+
+static bool is_no_debtor(const void *question, uint32_t rank)
 {
-    const double heard = ex->heard_waiting[rank];
-    return now - (heard > since ? heard : since) >= ex->timeout_ms / 1000.0;
+    const struct question *q = question;
+    const double heard = fmax(q->ex->heard_waiting[rank], q->since);
+    const bool silent = q->now - heard >= q->ex->timeout_ms / 1000.0;
+    return rank == q->ex->rank || !(q->any || silent) || !q->owes(q->ex, q->group, rank);
 }
 
-/* Names those that owe something: the silent ones, or any. */
 static bool name_debtors(const struct gw_exchange *ex, double since, double now, bool any)
 {
     static const struct {
@@ -95,33 +75,34 @@ static bool name_debtors(const struct gw_exchange *ex, double since, double now,
                  {"averages", owes_averages}};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (uint32_t g = 0; g < ex->n_groups; g++) {
-            struct names names = {.n = 0};
-            for (uint32_t r = 0; r < ex->size; r++)
-                if (r != ex->rank && (any || is_silent(ex, r, since, now)) && kinds[k].owes(ex, &ex->groups[g], r))
-                    names_add(&names, r);
-            if (names.n == 0)
+            const struct question question = {ex, &ex->groups[g], kinds[k].owes, since, now, any};
+            const struct gw_missing debtors = gw_missing_ranks(ex->size, is_no_debtor, &question);
+            if (!debtors.text[0])
                 continue;
             /* The sentence has no number of the step. The caller began the step and knows it. A trainer puts the number
              * before this sentence, counted as it counts steps. */
-            gw_fail(GW_ERR_TIMEOUT, "no %s of group %u came from %s within %u ms", kinds[k].what, g, names_text(&names),
+            gw_fail(GW_ERR_TIMEOUT, "no %s of group %u came from %s within %u ms", kinds[k].what, g, debtors.text,
                     ex->timeout_ms);
             return true;
         }
     return false;
 }
 
+static bool has_said_hello(const void *exchange, uint32_t rank)
+{
+    const struct gw_exchange *ex = exchange;
+    return rank == ex->rank || ex->have_hello[rank];
+}
+
 bool gw_silent_members(const struct gw_exchange *ex, double since)
 {
     const double now = gw_clock_seconds(), timeout = ex->timeout_ms / 1000.0;
-    struct names strangers = {.n = 0};
     if (now - since < timeout)
         return false;
-    for (uint32_t r = 0; r < ex->size; r++)
-        if (r != ex->rank && !ex->have_hello[r])
-            names_add(&strangers, r);
-    if (strangers.n > 0) {
-        gw_fail(GW_ERR_TIMEOUT, "nothing has come from %s yet, and this rank has waited for %u ms",
-                names_text(&strangers), ex->timeout_ms);
+    const struct gw_missing strangers = gw_missing_ranks(ex->size, has_said_hello, ex);
+    if (strangers.text[0]) {
+        gw_fail(GW_ERR_TIMEOUT, "nothing has come from %s yet, and this rank has waited for %u ms", strangers.text,
+                ex->timeout_ms);
         return true;
     }
     return name_debtors(ex, since, now, false) ||

@@ -32,6 +32,8 @@
 #define OF_LISTENER UINT64_MAX
 #define OF_JOINER ((uint64_t)1 << 62)
 
+_Static_assert(GW_MISSING_BYTES >= GW_TCP_TEXT_BYTES, "the text of a WAIT fits");
+
 /* At rank 0: a member that has come. Elsewhere the first of them is the connection to rank 0. */
 struct joiner {
     struct gw_net_connection c;
@@ -56,7 +58,7 @@ struct meeting {
     char refused[GW_TCP_TEXT_BYTES]; /* the last refusal; "": none */
     /* elsewhere */
     double dial_host_at, pause;
-    struct gw_tcp_missing waiting_for; /* what the last WAIT said */
+    struct gw_missing waiting_for; /* what the last WAIT said */
     int n_mismatches;
 };
 
@@ -69,23 +71,6 @@ gw_status gw_tcp_go_on(const void *of_rank)
 }
 
 /* ---- small things ---------------------------------------------------------------------------------------- */
-
-struct gw_tcp_missing gw_tcp_missing_ranks(uint32_t size, bool (*is_there)(const void *all, uint32_t rank),
-                                           const void *all)
-{
-    enum { LISTED = 8 }; /* the most ranks in a sentence */
-    struct gw_tcp_missing list = {""};
-    uint32_t n = 0;
-    for (uint32_t r = 0; r < size; r++)
-        n += !is_there(all, r);
-    gw_append(list.text, sizeof list.text, n == 1 ? "rank" : "ranks");
-    for (uint32_t r = 0, listed = 0; r < size && listed < LISTED; r++)
-        if (!is_there(all, r))
-            gw_append(list.text, sizeof list.text, "%s %u", listed++ ? "," : "", r);
-    if (n > LISTED)
-        gw_append(list.text, sizeof list.text, " and %u more", n - LISTED);
-    return list;
-}
 
 static bool all_ranks(const struct meeting *m, bool (*are_so)(const void *meeting, uint32_t rank))
 {
@@ -130,11 +115,11 @@ static bool is_excused(const void *meeting, uint32_t rank)
 }
 
 /* The members for which all wait, as rank 0 sees it; only those without excuse, if there are some. */
-static struct gw_tcp_missing awaited_ranks(const struct meeting *m)
+static struct gw_missing awaited_ranks(const struct meeting *m)
 {
     if (m->group->rank > 0)
         return m->waiting_for;
-    return gw_tcp_missing_ranks(m->group->size, all_ranks(m, is_excused) ? has_done_so : is_excused, m);
+    return gw_missing_ranks(m->group->size, all_ranks(m, is_excused) ? has_done_so : is_excused, m);
 }
 
 static struct gw_tcp_peer *peer_of(const struct meeting *m, uint64_t number)
@@ -514,10 +499,10 @@ static gw_status too_late(const struct meeting *m)
 {
     const struct gw_tcp_group *group = m->group;
     const char *place = group->place;
-    const struct gw_tcp_missing awaited = awaited_ranks(m);
+    const struct gw_missing awaited = awaited_ranks(m);
     if (m->has_table && !all_ranks(m, all_links_stand))
         return gw_fail(GW_ERR_TIMEOUT, "rank %u did not get its connections to %s within %u ms%s%s", group->rank,
-                       gw_tcp_missing_ranks(group->size, all_links_stand, m).text, group->timeout_ms,
+                       gw_missing_ranks(group->size, all_links_stand, m).text, group->timeout_ms,
                        m->trouble[0] ? ": " : "", m->trouble);
     if (m->has_table)
         return gw_fail(GW_ERR_TIMEOUT, "%s did not get connections to all other members within %u ms",

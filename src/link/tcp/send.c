@@ -1,4 +1,5 @@
 /* Sends the messages of one rank's endpoint of the tcp link. receive.c receives. */
+#include "base/append.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "link/tcp/state.h"
@@ -143,7 +144,7 @@ gw_status gw_tcp_flush(void *self, uint32_t timeout_ms)
         int n;
         status = left > 0 ? gw_tcp_turn(me, left, &n)
                           : gw_fail(GW_ERR_TIMEOUT, "what was sent to %s has not left within %u ms",
-                                    gw_tcp_missing_ranks(me->group->size, has_taken_all, me).text, timeout_ms);
+                                    gw_missing_ranks(me->group->size, has_taken_all, me).text, timeout_ms);
     }
     pthread_mutex_unlock(&me->lock);
     return status;

@@ -75,13 +75,6 @@ gw_status gw_tcp_go_on(const void *request);
 /* The times at which the program is asked whether to stop are not farther apart. */
 #define GW_TCP_ASK_SECONDS 0.25
 
-/* A list like "rank 3" or "ranks 1, 2, 5 and 37 more" of the ranks r for which is_there(all, r) is false. */
-struct gw_tcp_missing {
-    char text[GW_TCP_TEXT_BYTES];
-};
-struct gw_tcp_missing gw_tcp_missing_ranks(uint32_t size, bool (*is_there)(const void *all, uint32_t rank),
-                                           const void *all);
-
 /* ---- send.c; the functions of the link, without recv ---- */
 
 /* Sends head and body to another member. `release` is called with `owner` when the body has left, also if this fails.

@@ -72,14 +72,14 @@ TEST(the_missing_are_named)
     world_begin(5, 1);
     members[0].options.timeout_ms = SHORT_MS;
     world_start(0, 3); /* 3 and 4 do not come; ranks 1 and 2 would wait for long */
-    world_join_all(3, GW_ERR_TIMEOUT, "ranks 3, 4 did not come to the rendezvous at 127.0.0.1:");
+    world_join_all(3, GW_ERR_TIMEOUT, "ranks 3 and 4 did not come to the rendezvous at 127.0.0.1:");
     world_end();
     /* Rank 1 by itself, where it is the first to give up. */
     world_begin(4, 1);
     members[0].options.timeout_ms = 3 * SHORT_MS;
     members[1].options.timeout_ms = SHORT_MS;
     world_start(0, 2);
-    world_join_all(2, GW_ERR_TIMEOUT, "ranks 2, 3 did not come");
+    world_join_all(2, GW_ERR_TIMEOUT, "ranks 2 and 3 did not come");
     world_end();
 }
 
