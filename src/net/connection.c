@@ -9,7 +9,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -453,9 +452,9 @@ gw_status gw_net_send_with(struct gw_net_connection *c, uint16_t kind, const voi
     return status == GW_NOT_YET ? GW_OK : status;
 }
 
-gw_status gw_net_send(struct gw_net_connection *c, uint16_t kind, void *bytes, size_t n_bytes, void (*release)(void *))
+gw_status gw_net_send(struct gw_net_connection *c, uint16_t kind, const void *bytes, size_t n_bytes)
 {
-    return gw_net_send_with(c, kind, NULL, 0, bytes, n_bytes, release, bytes);
+    return gw_net_send_with(c, kind, NULL, 0, bytes, n_bytes, NULL, NULL);
 }
 
 /* ---- what the kernel knows ------------------------------------------------------------------------------- */

@@ -121,15 +121,15 @@ void gw_net_drop_body(struct gw_net_connection *c);
 /* True if bytes were read that gw_net_next has not looked at. epoll does not know of them. */
 bool gw_net_has_more(const struct gw_net_connection *c);
 
-/* Sends a message. What the kernel does not take now waits for gw_net_flush. The bytes belong to the connection from
- * here on, also if the call fails; `release` gives them back. If it is NULL, they are copied as far as
- * GW_NET_MOST_HEADER bytes hold them and the header, and must stay if they are more. Errors: GW_ERR_PEER (it says no
- * sentence, because reading tells why), GW_ERR_MEMORY (nothing was sent). */
-gw_status gw_net_send(struct gw_net_connection *c, uint16_t kind, void *bytes, size_t n_bytes,
-                      void (*release)(void *bytes));
-/* The same with a header, of up to GW_NET_MOST_HEADER bytes, which is copied. `release` gets the owner. */
+/* Sends a message with a header, of up to GW_NET_MOST_HEADER bytes, which is copied. What the kernel does not take now
+ * waits for gw_net_flush. The bytes belong to the connection from here on, also if the call fails; `release` gives them
+ * back, and gets the owner. If it is NULL, they are copied as far as GW_NET_MOST_HEADER bytes hold them and the header,
+ * and must stay if they are more. Errors: GW_ERR_PEER (it says no sentence, because reading tells why), GW_ERR_MEMORY
+ * (nothing was sent). */
 gw_status gw_net_send_with(struct gw_net_connection *c, uint16_t kind, const void *header, size_t n_header,
                            const void *bytes, size_t n_bytes, void (*release)(void *owner), void *owner);
+/* The same without header and `release`. */
+gw_status gw_net_send(struct gw_net_connection *c, uint16_t kind, const void *bytes, size_t n_bytes);
 
 /* Writes what waits. GW_OK: nothing waits any more. GW_NOT_YET. GW_ERR_PEER: the connection has ended. */
 gw_status gw_net_flush(struct gw_net_connection *c);

@@ -14,7 +14,7 @@ static void give_back(void *loan)
 static gw_status loan_send(void *self, struct gw_loan *loan)
 {
     atomic_store(&loan->lent, true);
-    return gw_tcp_send_parts(self, loan->peer, loan->head, GW_LOAN_HEAD, loan->body, loan->n_bytes, give_back, loan);
+    return gw_tcp_send_loan(self, loan, give_back);
 }
 
 /* Copies what is still to be sent of loans. false: there is no memory. */

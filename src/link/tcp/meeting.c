@@ -138,7 +138,7 @@ static gw_status dial(const struct meeting *m, const struct gw_net_address *addr
                       struct gw_net_connection *c, uint64_t number, uint16_t kind, void *body, size_t n_bytes)
 {
     GW_TRY(gw_net_dial(c, address, m->group->keys, host, m->group->timeout_ms));
-    gw_ignore(gw_net_send(c, kind, body, n_bytes, NULL)); /* it leaves when the connection stands */
+    gw_ignore(gw_net_send(c, kind, body, n_bytes)); /* it leaves when the connection stands */
     watch(m, c, number);
     return GW_OK;
 }
@@ -147,7 +147,7 @@ static gw_status dial(const struct meeting *m, const struct gw_net_address *addr
 static void tell(const struct meeting *m, uint32_t rank, uint16_t kind, void *bytes, size_t n_bytes)
 {
     struct gw_net_connection *c = &m->joiners[rank].c;
-    gw_ignore(gw_net_send(c, kind, bytes, n_bytes, NULL)); /* if it is gone, reading says so */
+    gw_ignore(gw_net_send(c, kind, bytes, n_bytes)); /* if it is gone, reading says so */
     watch(m, c, OF_JOINER | rank);
 }
 
@@ -267,7 +267,7 @@ static void welcome_peer(struct meeting *m, struct gw_net_newcomer *newcomer, co
     gw_net_close(&peer->c);
     gw_net_let_in(&group->listener, newcomer, &peer->c);
     stand(m, number);
-    gw_ignore(gw_net_send(&peer->c, GW_TCP_WELCOME, NULL, 0, NULL));
+    gw_ignore(gw_net_send(&peer->c, GW_TCP_WELCOME, NULL, 0));
 }
 
 /* ---- rank 0 ---------------------------------------------------------------------------------------------- */
@@ -622,8 +622,7 @@ static void call_off(struct meeting *m, gw_status status)
             continue;
         for (int i = 0; i < GW_NET_MOST_AT_ONCE && gw_net_next(&joiner->c, &unread) == GW_OK; i++)
             gw_net_consume(&joiner->c); /* what is unread when it closes would drop the REFUSE */
-        gw_ignore(
-            gw_net_send(&joiner->c, GW_TCP_REFUSE, body, n_bytes, NULL)); /* what does not leave now, never does */
+        gw_ignore(gw_net_send(&joiner->c, GW_TCP_REFUSE, body, n_bytes)); /* what does not leave now, never does */
         gw_net_end_sending(&joiner->c);
     }
 }

@@ -65,12 +65,11 @@ static gw_status begin(struct gw_tcp_endpoint *me, size_t n_bytes, void (*releas
     return status;
 }
 
-gw_status gw_tcp_send_parts(void *self, uint32_t to, const void *head, size_t n_head, const void *body, size_t n_body,
-                            void (*release)(void *owner), void *owner)
+gw_status gw_tcp_send_loan(struct gw_tcp_endpoint *me, struct gw_loan *loan, void (*release)(void *loan))
 {
-    struct gw_tcp_endpoint *me = self;
-    GW_TRY(begin(me, n_head + n_body, release, owner));
-    const gw_status status = send_parts(me, to, head, n_head, body, n_body, release, owner);
+    GW_TRY(begin(me, GW_LOAN_HEAD + loan->n_bytes, release, loan));
+    const gw_status status =
+        send_parts(me, loan->peer, loan->head, GW_LOAN_HEAD, loan->body, loan->n_bytes, release, loan);
     pthread_mutex_unlock(&me->lock);
     return status;
 }

@@ -77,10 +77,8 @@ gw_status gw_tcp_go_on(const void *request);
 
 /* ---- send.c; the functions of the link, without recv ---- */
 
-/* Sends head and body to another member. `release` is called with `owner` when the body has left, also if this fails.
- */
-gw_status gw_tcp_send_parts(void *self, uint32_t to, const void *head, size_t n_head, const void *body, size_t n_body,
-                            void (*release)(void *owner), void *owner);
+/* Sends a loan to its peer. `release` is called with the loan when its body has left, also if this fails. */
+gw_status gw_tcp_send_loan(struct gw_tcp_endpoint *me, struct gw_loan *loan, void (*release)(void *loan));
 gw_status gw_tcp_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms);
 gw_status gw_tcp_send_all(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms);
 gw_status gw_tcp_flush(void *self, uint32_t timeout_ms);

@@ -146,7 +146,7 @@ static void dial_with(struct gw_net_keys *keys, struct gw_net_connection *c, uin
         status = gw_net_establish(c);
     }
     ok(status);
-    ok(gw_net_send(c, kind, body, n_bytes, NULL));
+    ok(gw_net_send(c, kind, body, n_bytes));
 }
 
 static gw_status next_of(struct gw_net_connection *c, struct gw_net_message *message)
