@@ -1,17 +1,10 @@
 /* One TCP connection that carries messages in both directions, in the clear or over TLS. It never waits. Its holder
  * asks the kernel (epoll) when to call it, and calls it from one thread at a time.
  *
- * Every message begins with 16 bytes, little-endian:
- *
- *     offset  bytes  field
- *     0       8      how many bytes follow
- *     8       2      kind: what the holder makes of it
- *     10      2      length of the header
- *     12      4      "GWN1"
- *
- * Then come the header and the body. Either may be empty. If both have up to GW_NET_SMALL bytes, they are handed over
- * where they were read. A longer body is received where the holder wants it, who has seen the header by then. In both
- * cases the length is checked first, against what this connection may send now. */
+ * A message has a head of 16 bytes (docs/net-protocol.md), a header and a body. Either of these may be empty. If both
+ * have up to GW_NET_SMALL bytes, they are handed over where they were read. A longer body is received where the holder
+ * wants it, who has seen the header by then. In both cases the length is checked first, against what this connection
+ * may send now. */
 #ifndef GW_NET_CONNECTION_H
 #define GW_NET_CONNECTION_H
 
@@ -41,7 +34,7 @@ struct gw_net_parcel {
 };
 
 struct gw_net_message {
-    uint16_t kind;
+    uint16_t kind;         /* what the holder makes of it */
     const uint8_t *header; /* valid until gw_net_consume */
     size_t n_header;
     void *bytes; /* small: valid until gw_net_consume. Else what `place` said, and the holder's own */

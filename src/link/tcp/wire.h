@@ -1,27 +1,6 @@
-/* Bytes of the tcp link: the bodies of its messages (net/connection.h has their heads). These are pure functions on
- * bytes. Everything that came from outside goes through a decoder here.
- *
- * At the rendezvous:
- *
- *     JOIN     version u16, keyed u8, zero u8, rank u32, size u32, n_links u32, address
- *              member to rank 0: it has come, and listens at that address
- *     WAIT     text
- *              rank 0 to those that have come, now and then: who is still missing, or after TABLE not READY
- *     REFUSE   status u32 (its absolute value), text
- *              rank 0 to a member: the meeting failed, or it is no member, or too late; or a member to rank 0: it fails
- *     TABLE    session u64, size u32, n_links u32, a contact for each rank
- *              rank 0 to everybody: all have come, and shall connect to each other
- *     READY    member to rank 0: it is connected to all others
- *     GO       rank 0 to everybody: all are
- *
- * Between two members, on each link; the one with the higher rank has dialled:
- *
- *     HELLO    session u64, rank u32, link u32
- *     WELCOME  the answer
- *     DATA     a message of the user; of a long one, the first GW_LOAN_HEAD bytes are the header (link/loan.h)
- *
- * An address has 20 bytes (net/address.h). A contact is an address, and 32 bytes: if the job has keys, the SHA-256 of
- * the member's certificate, else zeros. Numbers are little-endian. */
+/* Bytes of the tcp link: the bodies of its messages (net/connection.h has their heads). docs/net-protocol.md, "Members
+ * of a job", has their fields. These are pure functions on bytes. Everything that came from outside goes through a
+ * decoder here. */
 #ifndef GW_LINK_TCP_WIRE_H
 #define GW_LINK_TCP_WIRE_H
 
@@ -39,15 +18,15 @@
 #define GW_TCP_REFUSE_BYTES (4 + GW_TCP_TEXT_BYTES) /* the most */
 
 enum gw_tcp_kind {
-    GW_TCP_JOIN = 1,
-    GW_TCP_WAIT,
-    GW_TCP_REFUSE,
-    GW_TCP_TABLE,
-    GW_TCP_READY,
-    GW_TCP_GO,
-    GW_TCP_HELLO,
-    GW_TCP_WELCOME,
-    GW_TCP_DATA
+    GW_TCP_JOIN = 1, /* member to rank 0: it has come, and listens at an address */
+    GW_TCP_WAIT,     /* rank 0 to those that have come: who is still missing; the answer: it waits, too */
+    GW_TCP_REFUSE,   /* rank 0 to a member that may not take part, or either: the meeting failed */
+    GW_TCP_TABLE,    /* rank 0 to everybody: all have come, and shall connect to each other */
+    GW_TCP_READY,    /* member to rank 0: it is connected to all others */
+    GW_TCP_GO,       /* rank 0 to everybody: all are */
+    GW_TCP_HELLO,    /* on each link, from the member with the higher rank, which has dialled */
+    GW_TCP_WELCOME,  /* the answer */
+    GW_TCP_DATA      /* a message of the user; of a long one, the first GW_LOAN_HEAD bytes are the header (loan.h) */
 };
 
 struct gw_tcp_join {
