@@ -131,7 +131,8 @@ void gw_round_put_own(struct gw_round *round, const struct gw_own *own)
     round->n_in++;
 }
 
-bool gw_round_is_full(const struct gw_round *round)
+/* True if the frames of all expected workers have come. */
+static bool is_full(const struct gw_round *round)
 {
     return round->n_in == round->n_expected;
 }
@@ -152,7 +153,7 @@ static uint32_t fill_row(struct gw_round *round, size_t slice)
 size_t gw_round_bound(struct gw_round *round, bool join)
 {
     size_t bound = 0;
-    if (!gw_round_is_full(round))
+    if (!is_full(round))
         return 0;
     for (size_t s = 0; s < round->n_slices; s++) {
         uint32_t n = fill_row(round, s);
@@ -180,7 +181,7 @@ static gw_status verify(const struct gw_round *round, size_t slice)
 
 gw_status gw_round_reduce(struct gw_round *round, bool join, void *dst, size_t dst_capacity, size_t *dst_bytes)
 {
-    if (!gw_round_is_full(round))
+    if (!is_full(round))
         return gw_fail(GW_ERR_ORDER, "a round is averaged before all %u workers' frames are in", round->n_expected);
     if (dst_capacity < gw_round_bound(round, join))
         return gw_fail(GW_ERR_CAPACITY, "a round's frames may take %zu bytes; the buffer has %zu",

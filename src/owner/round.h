@@ -31,9 +31,6 @@ gw_status gw_round_put(struct gw_round *round, uint32_t from, const uint32_t *ra
  * false writes the averages over the values of `own`. */
 void gw_round_put_own(struct gw_round *round, const struct gw_own *own);
 
-/* True if the frames of all expected workers have come. */
-bool gw_round_is_full(const struct gw_round *round);
-
 /* The most bytes that gw_round_reduce can write; 0 if a worker's frames are missing. */
 size_t gw_round_bound(struct gw_round *round, bool join);
 

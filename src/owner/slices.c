@@ -13,18 +13,26 @@ struct load {
     uint64_t blocks; /* how many blocks it gets of the tensor that is dealt out now; a block is `align` elements */
 };
 
+static int by_rank(const void *a, const void *b)
+{
+    const struct load *x = a, *y = b;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
 static int by_load(const void *a, const void *b)
 {
     const struct load *x = a, *y = b;
     if (x->elems != y->elems)
         return x->elems < y->elems ? -1 : 1;
-    return x->rank < y->rank ? -1 : x->rank > y->rank;
+    return by_rank(a, b);
 }
 
-static int by_rank(const void *a, const void *b)
+static int by_place(const void *a, const void *b)
 {
-    const struct load *x = a, *y = b;
-    return x->rank < y->rank ? -1 : x->rank > y->rank;
+    const struct gw_slice *x = a, *y = b;
+    if (x->tensor != y->tensor)
+        return x->tensor < y->tensor ? -1 : 1;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
 /* How many owners share a tensor. */
@@ -97,34 +105,21 @@ static size_t cut(struct load *loads, uint32_t n_owners, uint32_t tensor, uint64
     return n;
 }
 
-/* No tensor has more slices than this. Each owner's part may end with a shorter slice. */
-static size_t room_for(uint64_t n_elems, uint64_t align, uint32_t n_owners, uint64_t most)
-{
-    return pieces_of(n_elems, align, n_owners) + (size_t)(n_elems / gw_slice_most(most, align));
-}
-
 gw_status gw_slices_plan(gw_context *context, const uint64_t *n_elems, const uint64_t *align, uint32_t n_tensors,
                          uint32_t n_owners, uint64_t most, struct gw_slice **slices, size_t *n_slices)
 {
-    size_t room = 0;
-    for (uint32_t t = 0; t < n_tensors; t++)
-        room += room_for(n_elems[t], align[t], n_owners, most);
-    /* where the slices of each tensor begin in `all` */
-    size_t *first = gw_alloc(context, (size_t)n_tensors + 1, sizeof *first);
-    size_t *used = gw_calloc(context, n_tensors, sizeof *used);
+    size_t room = 0, n = 0;
+    for (uint32_t t = 0; t < n_tensors; t++) /* each owner's part may end with a shorter slice */
+        room += pieces_of(n_elems[t], align[t], n_owners) + (size_t)(n_elems[t] / gw_slice_most(most, align[t]));
     struct load *loads = gw_calloc(context, n_owners, sizeof *loads);
     struct gw_slice *all = gw_alloc(context, room, sizeof *all);
-    gw_status status = GW_ERR_MEMORY;
-    if (!first || !used || !loads || !all) {
+    if (!loads || !all) {
         gw_free(context, all);
-        goto out;
+        gw_free(context, loads);
+        return GW_ERR_MEMORY;
     }
-    first[0] = 0;
-    for (uint32_t t = 0; t < n_tensors; t++)
-        first[t + 1] = first[t] + room_for(n_elems[t], align[t], n_owners, most);
     for (uint32_t i = 0; i < n_owners; i++)
         loads[i].rank = i;
-
     for (int full = 0; full < 2; full++) { /* first the short tensors, then those of which every owner has a part */
         for (uint32_t t = 0; t < n_tensors; t++) {
             uint32_t pieces = pieces_of(n_elems[t], align[t], n_owners);
@@ -136,19 +131,12 @@ gw_status gw_slices_plan(gw_context *context, const uint64_t *n_elems, const uin
                 deal_level(loads, n_owners, n_blocks, align[t]);
             else
                 deal_equal(loads, pieces, n_blocks);
-            used[t] = cut(loads, n_owners, t, n_elems[t], align[t], most, all + first[t]);
+            n += cut(loads, n_owners, t, n_elems[t], align[t], most, all + n);
         }
     }
-    size_t n = 0;
-    for (uint32_t t = 0; t < n_tensors; t++)
-        for (size_t i = 0; i < used[t]; i++)
-            all[n++] = all[first[t] + i];
+    qsort(all, n, sizeof *all, by_place);
+    gw_free(context, loads);
     *slices = all;
     *n_slices = n;
-    status = GW_OK;
-out:
-    gw_free(context, loads);
-    gw_free(context, used);
-    gw_free(context, first);
-    return status;
+    return GW_OK;
 }

@@ -3,7 +3,6 @@
 #include "plan/profile.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "plan/timeline.h"
 
 #include <math.h>
 #include <stdlib.h>
