@@ -42,9 +42,8 @@ struct gw_owners {
      * keys will come. */
     gw_status (*declare)(struct gw_exchange *exchange);
 
-    /* A step or another operation (enum operation) has begun. rate: the learning rate of the step's pushes, for owners
-     * that keep parameters. */
-    gw_status (*begin)(struct gw_exchange *exchange, double rate);
+    /* A step or another operation (enum operation) has begun. NULL: nothing is to be done. */
+    gw_status (*begin)(struct gw_exchange *exchange);
 
     /* Sends this worker's frames of a run to the owner of the run. run NULL: sends its statistics of the group, to the
      * coordinator or to a server. */
@@ -62,13 +61,13 @@ struct gw_owners {
     gw_status (*refuse)(struct gw_exchange *exchange, struct group *group, struct run *run, struct verdict verdict);
 
     /* Asks for the result of all workers' pushes: averages, parameters, or shared numbers (run NULL). `receive` gets it
-     * later. If owners keep parameters, the pipeline calls this after the verdict. */
+     * later. If owners keep parameters, the pipeline calls this after the verdict. In an operation that is no step, it
+     * asks for the parameters as they are now. */
     gw_status (*pull)(struct gw_exchange *exchange, struct group *group, struct run *run);
 
-    /* put brings the first parameters of a run: a float32 for each element. get asks for the parameters as they are
-     * now. Owners that keep no parameters have NULL for both. put owns `values`, a message that holds nothing else. */
+    /* Brings the first parameters of a run: a float32 for each element. Owners that keep no parameters have NULL here.
+     * It owns `values`, a message that holds nothing else. */
     gw_status (*put)(struct gw_exchange *exchange, struct group *group, struct run *run, void *values);
-    gw_status (*get)(struct gw_exchange *exchange, struct group *group, struct run *run);
 
     /* Waits at most timeout_ms for what comes next, and handles it. It may be a wake of the caller (gw_pipeline_look,
      * which sets *stop), or a message of others. GW_NOT_YET: nothing came. */

@@ -72,7 +72,7 @@ gw_status gw_begin_parameters(struct gw_exchange *ex)
                 copy(ex, group, run, values, NULL);
                 GW_TRY(ex->owners->put(ex, group, run, values));
             }
-            GW_TRY(ex->owners->get(ex, group, run));
+            GW_TRY(ex->owners->pull(ex, group, run));
         }
         if (group->n_runs == 0)
             gw_finish_group(ex, group);

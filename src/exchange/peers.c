@@ -246,9 +246,8 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
 }
 
 /* Messages that came too early in the last step belong to this one. A member that has left sends nothing for it. */
-static gw_status peers_begin(struct gw_exchange *ex, double rate)
+static gw_status peers_begin(struct gw_exchange *ex)
 {
-    (void)rate;
     GW_TRY(gw_check_departed(ex));
     struct gw_message_queue early = ex->early;
     ex->early = (struct gw_message_queue){NULL, NULL};

@@ -42,6 +42,7 @@ static gw_status begin_step(struct gw_exchange *ex, const struct beginning *b)
     ex->operation = b->operation;
     ex->nth_step++;
     ex->running = true;
+    ex->rate = b->rate;
     ex->account = b->account;
     ex->n_in_flight = ex->n_done = ex->n_through = ex->n_measured = 0;
     ex->together = false;
@@ -75,7 +76,8 @@ static gw_status begin_step(struct gw_exchange *ex, const struct beginning *b)
             memset(group->have_stats, 0, ex->size * sizeof *group->have_stats);
         }
     }
-    GW_TRY(ex->owners->begin(ex, b->rate));
+    if (ex->owners->begin)
+        GW_TRY(ex->owners->begin(ex));
     return b->operation == OPERATION_STEP ? GW_OK : gw_begin_parameters(ex);
 }
 

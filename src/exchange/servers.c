@@ -30,7 +30,6 @@ struct pending {
     TAILQ_ENTRY(pending) link; /* in a list of its server */
     uint64_t request;
     gw_ps_method method; /* of a pull; 0: it is none */
-    bool now;            /* a pull of parameters as they are now */
     const char *what;    /* what was sent to the server, in the words of an error's sentence */
     uint32_t owner;      /* the number of the server */
     struct group *group; /* NULL: the request is about all groups */
@@ -51,7 +50,6 @@ struct servers {
     gw_ps_client *client;
     struct asked *asked; /* by the number of the server, from 0 */
     uint32_t n_sent;
-    double rate;          /* of this step's pushes */
     _Atomic(void *) wake; /* the wake of the caller, until the pipeline has taken it; NULL: there is none */
     int event;            /* an eventfd, which a call writes to */
 };
@@ -237,12 +235,6 @@ static gw_status servers_declare(struct gw_exchange *ex)
 
 /* ---- sending ----------------------------------------------------------------------------------------------------- */
 
-static gw_status servers_begin(struct gw_exchange *ex, double rate)
-{
-    ex->servers->rate = rate;
-    return GW_OK;
-}
-
 static uint64_t number_of(struct verdict verdict)
 {
     return verdict.bad ? (uint64_t)verdict.tensor << 32 | verdict.rank : GW_PS_NOT_REFUSED;
@@ -252,7 +244,7 @@ static gw_status servers_push(struct gw_exchange *ex, struct group *group, struc
 {
     struct gw_ps_request push = request_of(GW_PS_PUSH, group, run);
     push.push_kind = run && ex->optimizer ? GW_PS_PUSH_PENDING : GW_PS_PUSH_PLAIN; /* until the step's verdict */
-    push.rate = ex->servers->rate;
+    push.rate = ex->rate;
     gw_count_up(ex, owner_of(group, run), n_bytes);
     return tell(ex, run ? "the push of gradients" : "the push of statistics", group, run, &push, bytes,
                 message_body(bytes), n_bytes - MESSAGE_HEADER);
@@ -263,7 +255,7 @@ static gw_status servers_refuse(struct gw_exchange *ex, struct group *group, str
     struct gw_ps_request refusal = request_of(GW_PS_PUSH, group, run);
     refusal.push_kind = GW_PS_PUSH_REFUSED;
     refusal.refusal = number_of(verdict);
-    refusal.rate = ex->servers->rate;
+    refusal.rate = ex->rate;
     gw_count_up(ex, owner_of(group, run), MESSAGE_BAD_BYTES);
     return tell(ex, "the refusal", group, run, &refusal, NULL, NULL, 0);
 }
@@ -301,15 +293,14 @@ static gw_status let_go(struct gw_exchange *ex, struct asked *asked)
     for (struct pending *pending; asked->n_pulls < MOST_PULLS && (pending = TAILQ_FIRST(&asked->held));) {
         struct gw_ps_request pull = request_of(GW_PS_PULL, pending->group, pending->run);
         pull.method = (uint8_t)pending->method;
-        pull.as_it_is = pending->now;
+        pull.as_it_is = ex->operation != OPERATION_STEP; /* whatever this worker has pushed */
         TAILQ_REMOVE(&asked->held, pending, link);
         GW_TRY(ask(ex, pending, &pull, NULL, 0));
     }
     return GW_OK;
 }
 
-/* now: parameters as they are now, whatever this worker has pushed. */
-static gw_status pull(struct gw_exchange *ex, struct group *group, struct run *run, bool now)
+static gw_status servers_pull(struct gw_exchange *ex, struct group *group, struct run *run)
 {
     const char *what = !run            ? "the pull of shared numbers"
                        : ex->optimizer ? "the pull of parameters"
@@ -318,19 +309,8 @@ static gw_status pull(struct gw_exchange *ex, struct group *group, struct run *r
     if (!pending)
         return GW_ERR_MEMORY;
     pending->method = !run ? GW_PS_MAX : ex->optimizer ? GW_PS_PARAMETERS : GW_PS_DECODE_AVERAGE;
-    pending->now = now;
     TAILQ_INSERT_TAIL(&asked_of(ex, pending->owner)->held, pending, link);
     return let_go(ex, asked_of(ex, pending->owner));
-}
-
-static gw_status servers_pull(struct gw_exchange *ex, struct group *group, struct run *run)
-{
-    return pull(ex, group, run, false);
-}
-
-static gw_status servers_get(struct gw_exchange *ex, struct group *group, struct run *run)
-{
-    return pull(ex, group, run, true);
 }
 
 static gw_status servers_put(struct gw_exchange *ex, struct group *group, struct run *run, void *values)
@@ -471,13 +451,11 @@ const struct gw_owners gw_owners_servers = {
     .init = servers_init,
     .fini = servers_fini,
     .declare = servers_declare,
-    .begin = servers_begin,
     .push = servers_push,
     .judge = servers_judge,
     .refuse = servers_refuse,
     .pull = servers_pull,
     .put = servers_put,
-    .get = servers_get,
     .receive = servers_receive,
     .call = servers_call,
     .silent = servers_silent,

@@ -97,6 +97,7 @@ struct gw_exchange {
     uint32_t step;
     /* counts operations, modulo 2^16. The messages of a step have this number */
     uint16_t nth_step;
+    double rate;      /* the learning rate of the step's pushes, for owners that keep parameters */
     bool running;     /* a step has begun and is not done */
     bool others_know; /* the other members know already of the error that ends the pipeline */
     bool account;
