@@ -122,9 +122,7 @@ static bool run_takes(const struct gw_exchange *ex, const struct group *group, c
  * they come as a whole. */
 static gw_status fill_loans(struct gw_exchange *ex, const struct group *group, struct run *run)
 {
-    const bool hands_on = ex->machine_of[ex->rank].n > 1 && gw_relay_of(ex, run, ex->rank) == ex->rank &&
-                          !gw_same_machine(ex, run->owner, ex->rank);
-    if (!ex->loans || !stands_alone(ex, &group->slices[run->first]) || run->owner == ex->rank || hands_on)
+    if (!ex->loans || !stands_alone(ex, &group->slices[run->first]) || run->owner == ex->rank || gw_is_relay(ex, run))
         return GW_OK;
     run->loans = gw_calloc(ex->context, 1, sizeof *run->loans);
     return run->loans ? GW_OK : GW_ERR_MEMORY;
@@ -177,13 +175,9 @@ static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n
         if (run->owner != ex->rank)
             ex->dense_bytes += 4 * run->n_elems;
         GW_TRY(fill_loans(ex, group, run));
-        run->n_expected = ex->size;
-        if (run->owner != ex->rank) {
-            run->n_expected = ex->machine_of[ex->rank].n;
-            if (run->n_expected == 1 || gw_same_machine(ex, run->owner, ex->rank) ||
-                gw_relay_of(ex, run, ex->rank) != ex->rank)
-                continue;
-        }
+        run->n_expected = run->owner == ex->rank ? ex->size : ex->machine_of[ex->rank].n;
+        if (run->owner != ex->rank && !gw_is_relay(ex, run))
+            continue;
         run->pushes = gw_calloc(ex->context, ex->size, sizeof *run->pushes);
         if (!run->pushes)
             return GW_ERR_MEMORY;

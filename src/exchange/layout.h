@@ -11,7 +11,6 @@
 #include <gradwire/link.h>
 
 struct gw_exchange;
-struct gw_exchange_options;
 
 struct tensor {
     gw_encoder *encoder;

@@ -71,14 +71,24 @@ static gw_status reduce_if_full(struct gw_exchange *ex, struct group *group, str
     return status;
 }
 
+/* The ranks whose frames the worker `from` sends for this run: its own rank alone, or all ranks of its machine. Returns
+ * an array of *n ranks. */
+static const uint32_t *sent_by(const struct gw_exchange *ex, const struct run *run, const uint32_t *from, uint32_t *n)
+{
+    const struct machine *machine = &ex->machine_of[*from];
+    *n = 1;
+    if (run->owner != ex->rank || gw_same_machine(ex, *from, run->owner))
+        return from;
+    *n = machine->n;
+    return ex->by_machine + machine->first;
+}
+
 gw_status gw_take_push(struct gw_exchange *ex, struct group *group, struct run *run, const struct arrival *arrival,
                        gw_message *message)
 {
     uint32_t from = arrival->from, n_ranks;
-    const uint32_t *ranks = gw_sent_by(ex, run, &from, &n_ranks);
-    bool sends_here = run->round && (run->owner == ex->rank ? gw_relay_of(ex, run, from) == from
-                                                            : gw_same_machine(ex, from, ex->rank));
-    if (!sends_here || run->pushes[from].bytes || run->n_in == run->n_expected)
+    const uint32_t *ranks = sent_by(ex, run, &from, &n_ranks);
+    if (!run->round || !gw_pushes_here(ex, run, from) || run->pushes[from].bytes || run->n_in == run->n_expected)
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u pushed run %u of group %u out of turn", from, run->index,
                        group->index);
     gw_verdict_add(&run->push_verdict, arrival->verdict);
@@ -104,12 +114,11 @@ gw_status gw_take_own(struct gw_exchange *ex, struct group *group, struct run *r
 
 gw_status gw_hand_on(struct gw_exchange *ex, const struct run *run, const gw_message *message)
 {
-    uint32_t me = ex->rank;
-    const struct machine *machine = &ex->machine_of[me];
-    if (gw_same_machine(ex, run->owner, me) || gw_relay_of(ex, run, me) != me)
+    const struct machine *machine = &ex->machine_of[ex->rank];
+    if (!gw_is_relay(ex, run))
         return GW_OK;
     for (uint32_t i = 0; i < machine->n; i++)
-        if (ex->by_machine[machine->first + i] != me)
+        if (ex->by_machine[machine->first + i] != ex->rank)
             GW_TRY(gw_send_copy(ex, ex->by_machine[machine->first + i], message->bytes, message->n_bytes));
     return GW_OK;
 }

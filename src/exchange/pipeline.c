@@ -1,13 +1,8 @@
 /* The pipeline: one thread of each member that turns what arrives into what is sent.
  *
  * The caller submits a tensor, and the pipeline measures it. Once all tensors of a group are measured, the group goes
- * this way. (In some steps of some codecs, it waits until all tensors of the network are measured.)
- *   1. STATS: the worker sends its shared numbers to the group's coordinator.
- *   2. SHARED: the coordinator sends the largest of them to all workers.
- *   3. PUSH: the worker encodes its slices and sends them to their owners.
- *   4. PULL: the owners add them up and send the averages to all workers. The worker decodes them: the group is done.
- * A group without shared numbers begins with PUSH. A large group has many runs, and each goes its way from PUSH to PULL
- * by itself.
+ * its way through four messages: STATS, SHARED, PUSH, PULL (docs/design.md, "Exchange"). In some steps of some codecs,
+ * it waits until all tensors of the network are measured.
  *
  * Each member is a worker (worker.c). If the workers own the slices, it is also coordinator of some groups
  * (coordinator.c) and owner of some runs (owner.c). What it sends to itself travels through the link as well. There is

@@ -20,6 +20,14 @@ static inline uint32_t gw_relay_of(const struct gw_exchange *exchange, const str
                : exchange->by_machine[machine->first + run->index % machine->n];
 }
 
+/* True if this member is a relay for the run: it stands between the owner and other workers of its machine. */
+static inline bool gw_is_relay(const struct gw_exchange *exchange, const struct run *run)
+{
+    const uint32_t me = exchange->rank;
+    return exchange->machine_of[me].n > 1 && !gw_same_machine(exchange, run->owner, me) &&
+           gw_relay_of(exchange, run, me) == me;
+}
+
 /* The rank that sends this member the averages of a run. */
 static inline uint32_t gw_averages_from(const struct gw_exchange *exchange, const struct run *run)
 {
@@ -27,17 +35,11 @@ static inline uint32_t gw_averages_from(const struct gw_exchange *exchange, cons
     return relay == exchange->rank ? run->owner : relay;
 }
 
-/* The ranks whose frames the worker `from` sends for this run: its own rank alone, or all ranks of its machine. Returns
- * an array of *n ranks. */
-static inline const uint32_t *gw_sent_by(const struct gw_exchange *exchange, const struct run *run,
-                                         const uint32_t *from, uint32_t *n)
+/* True if a worker's push of this run comes to this member, which is the run's owner or a relay. */
+static inline bool gw_pushes_here(const struct gw_exchange *exchange, const struct run *run, uint32_t worker)
 {
-    const struct machine *machine = &exchange->machine_of[*from];
-    *n = 1;
-    if (run->owner != exchange->rank || gw_same_machine(exchange, *from, run->owner))
-        return from;
-    *n = machine->n;
-    return exchange->by_machine + machine->first;
+    return run->owner == exchange->rank ? gw_relay_of(exchange, run, worker) == worker
+                                        : gw_same_machine(exchange, worker, exchange->rank);
 }
 
 #endif

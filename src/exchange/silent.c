@@ -26,8 +26,7 @@ static bool owes_gradients(const struct gw_exchange *ex, const struct group *gro
 {
     for (uint32_t i = 0; group->state == GROUP_WAITS_PULLS && i < group->n_runs; i++) {
         const struct run *run = &group->runs[i];
-        if (run->round && run->n_in < run->n_expected && !run->pushes[rank].bytes &&
-            (run->owner != ex->rank ? gw_same_machine(ex, rank, ex->rank) : gw_relay_of(ex, run, rank) == rank))
+        if (run->round && run->n_in < run->n_expected && !run->pushes[rank].bytes && gw_pushes_here(ex, run, rank))
             return true;
     }
     return false;
