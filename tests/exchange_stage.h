@@ -117,7 +117,7 @@ static inline void stage_create(struct stage *s, uint32_t timeout_ms, const uint
                                    .timeout_ms = timeout_ms,
                                    .machine_of = machine_of,
                                    .identity = "net = lenet\ndata = digits"};
-    assert_int_equal(gw_exchange_create_cut(NULL, &options, CUT, &s->ex), GW_OK);
+    assert_int_equal(gw_exchange_create_as(NULL, &options, CUT, false, &s->ex), GW_OK);
 }
 
 /* Every bare link hears rank 0's first message. */

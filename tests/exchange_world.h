@@ -407,7 +407,8 @@ static void world_round(struct member *m, float **gradients)
     }
     gw_exchange *ex;
     m->steps_done = 0;
-    if (!world_good(m, gw_exchange_create_cut(m->context, &options, w->slice_max ? w->slice_max : GW_SLICE_MAX, &ex)))
+    if (!world_good(m, gw_exchange_create_as(m->context, &options, w->slice_max ? w->slice_max : GW_SLICE_MAX, false,
+                                             &ex)))
         return;
     world_good(m, gw_exchange_set(ex, GW_EXCHANGE_ACCOUNT, w->account));
     for (uint32_t t = 0; w->server_optimizer && t < w->n_tensors; t++)

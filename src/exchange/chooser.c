@@ -100,25 +100,21 @@ static void end_probe(struct gw_chooser *c, bool better)
     c->left = pause(c, n_tried);
 }
 
-bool gw_chooser_note(struct gw_chooser *c, double seconds)
+void gw_chooser_note(struct gw_chooser *c, double seconds)
 {
     if (c->skip > 0) {
         c->skip--;
-        return false;
+        return;
     }
     struct gw_chooser_times *t = &c->times[gw_chooser_next(c)];
     t->last[t->n++ % GW_CHOOSER_STEPS] = seconds;
     if (c->probing) {
         bool better;
-        if (!decides(c, &better))
-            return false;
-        end_probe(c, better);
-        return true;
+        if (decides(c, &better))
+            end_probe(c, better);
+    } else if (--c->left == 0) {
+        c->probing = true;
+        c->skip = SETTLING;
+        c->times[!c->fast].n = 0;
     }
-    if (--c->left > 0)
-        return false;
-    c->probing = true;
-    c->skip = SETTLING;
-    c->times[!c->fast].n = 0;
-    return false;
 }

@@ -34,8 +34,7 @@ void gw_chooser_init(struct gw_chooser *chooser);
 /* What the next step is to use. true: fast; false: small. */
 bool gw_chooser_next(const struct gw_chooser *chooser);
 
-/* Tells how long a step took. The step must have used what gw_chooser_next had said. True: a probe has ended with it.
- */
-bool gw_chooser_note(struct gw_chooser *chooser, double seconds);
+/* Tells how long a step took. The step must have used what gw_chooser_next had said. */
+void gw_chooser_note(struct gw_chooser *chooser, double seconds);
 
 #endif

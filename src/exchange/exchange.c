@@ -17,14 +17,6 @@
 
 /* ---- create and destroy ------------------------------------------------------------------------------ */
 
-static gw_status check_wire(gw_wire wire, const char *what)
-{
-    if (!gw_wire_name(wire))
-        return gw_fail(GW_ERR_ARGUMENT, "%s is %d, and must be GW_WIRE_AUTO, GW_WIRE_SMALL or GW_WIRE_FAST", what,
-                       (int)wire);
-    return GW_OK;
-}
-
 static gw_status check_options(const gw_exchange_options *o)
 {
     if (!o->codec)
@@ -49,17 +41,19 @@ static gw_status check_options(const gw_exchange_options *o)
         return gw_fail(GW_ERR_SPEC,
                        "%s has momentum=, and the servers' optimizer takes the averages as they are: write "
                        "output=velocity, and let the servers' optimizer be sgd (now it is \"%.60s\")",
-                       gw_codec_traits_of(o->codec).name, o->server_optimizer);
+                       traits.name, o->server_optimizer);
     if (o->server_optimizer && (!o->server_optimizer[0] || strlen(o->server_optimizer) > GW_PS_MOST_NAME))
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.server_optimizer must be a specification of 1 to %d bytes",
                        GW_PS_MOST_NAME);
     if (o->first_owner > 0 && (o->servers || o->first_owner >= o->link.size))
         return gw_fail(
             GW_ERR_ARGUMENT,
-            "gw_exchange_options.first_owner is %u, and must be below the number of members; with servers it "
-            "must be 0",
+            "gw_exchange_options.first_owner is %u, and must be below the number of members; with servers it must be 0",
             o->first_owner);
-    GW_TRY(check_wire(o->wire, "gw_exchange_options.wire"));
+    if (!gw_wire_name(o->wire))
+        return gw_fail(GW_ERR_ARGUMENT,
+                       "gw_exchange_options.wire is %d, and must be GW_WIRE_AUTO, GW_WIRE_SMALL or GW_WIRE_FAST",
+                       (int)o->wire);
     return GW_OK;
 }
 
@@ -125,12 +119,8 @@ static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
 /* Makes the lock, the condition and, last, the thread if there is to be one. */
 static gw_status start(struct gw_exchange *ex)
 {
-    if (pthread_mutex_init(&ex->lock, NULL))
-        return gw_fail(GW_ERR_SYSTEM, "no lock for the exchange");
-    if (pthread_cond_init(&ex->changed, NULL)) {
-        pthread_mutex_destroy(&ex->lock);
-        return gw_fail(GW_ERR_SYSTEM, "no condition variable for the exchange");
-    }
+    pthread_mutex_init(&ex->lock, NULL); /* with default attributes neither can fail here */
+    pthread_cond_init(&ex->changed, NULL);
     if (!ex->in_caller && gw_thread_start(&ex->thread, gw_pipeline_main, ex)) {
         pthread_cond_destroy(&ex->changed);
         pthread_mutex_destroy(&ex->lock);
@@ -139,8 +129,8 @@ static gw_status start(struct gw_exchange *ex)
     return GW_OK;
 }
 
-static gw_status create(gw_context *context, const gw_exchange_options *options, uint64_t slice_max, bool in_caller,
-                        gw_exchange **out)
+gw_status gw_exchange_create_as(gw_context *context, const gw_exchange_options *options, uint64_t slice_max,
+                                bool in_caller, gw_exchange **out)
 {
     if (out)
         *out = NULL;
@@ -188,18 +178,7 @@ static gw_status create(gw_context *context, const gw_exchange_options *options,
 
 gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options, gw_exchange **out)
 {
-    return create(context, options, GW_SLICE_MAX, false, out);
-}
-
-gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options *options, uint64_t slice_max,
-                                 gw_exchange **out)
-{
-    return create(context, options, slice_max, false, out);
-}
-
-gw_status gw_exchange_create_in_caller(gw_context *context, const gw_exchange_options *options, gw_exchange **out)
-{
-    return create(context, options, GW_SLICE_MAX, true, out);
+    return gw_exchange_create_as(context, options, GW_SLICE_MAX, false, out);
 }
 
 /* Wakes the pipeline. `wake` was taken out of ex->wake; NULL: a wake is already on its way, or the pipeline
@@ -248,7 +227,7 @@ void gw_exchange_destroy(gw_exchange *ex)
 /* Stores the pipeline's error for this thread and returns it. GW_OK if the pipeline runs. The lock must be held. */
 static gw_status pipeline_status(const struct gw_exchange *ex)
 {
-    return ex->status < 0 ? gw_fail(ex->status, "%s", ex->sentence) : GW_OK;
+    return ex->status < 0 ? gw_fail(ex->status, "%s", ex->error.sentence) : GW_OK;
 }
 
 static gw_status check(const struct gw_exchange *ex, const char *call)

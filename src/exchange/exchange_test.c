@@ -192,7 +192,7 @@ TEST(owners_have_work_early)
     assert_int_equal(gw_link_local_create(NULL, 3, links), GW_OK);
     gw_exchange_options options = {
         .struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = links[1]};
-    assert_int_equal(gw_exchange_create_cut(NULL, &options, 8192, &ex), GW_OK);
+    assert_int_equal(gw_exchange_create_as(NULL, &options, 8192, false, &ex), GW_OK);
     const struct group *group = &ex->groups[0];
     assert_int_equal(group->n_runs, 9);
     for (uint32_t i = 0; i < group->n_runs; i++) {

@@ -4,8 +4,6 @@
 #include "exchange/pipeline.h"
 #include "link/calls.h"
 
-#include <stdio.h>
-
 /* True if a member has made fewer steps than this one has begun. Between steps: fewer than this one begins with the
  * next step. No more steps of that member will come. */
 static bool lacks_leaver(const struct gw_exchange *ex)
@@ -52,11 +50,9 @@ bool gw_may_go(const struct gw_exchange *ex, uint32_t rank)
 
 gw_status gw_add_leaver(struct gw_exchange *ex, gw_status status)
 {
-    char sentence[sizeof ex->sentence];
     if (ex->leaver == ex->size)
         return status;
-    snprintf(sentence, sizeof sentence, "%s", gw_last_error());
-    return gw_fail(status, "%s; before that, rank %u had ended its exchange", sentence, ex->leaver);
+    return gw_fail(status, "%s; before that, rank %u had ended its exchange", gw_last_error(), ex->leaver);
 }
 
 gw_status gw_take_leave(struct gw_exchange *ex, const gw_message *message)

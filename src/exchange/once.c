@@ -25,7 +25,7 @@ static gw_status average(gw_context *context, const char *spec, const gw_link *l
                                          .n_tensors = 1,
                                          .link = *link,
                                          .seed = seed};
-    gw_status status = gw_exchange_create_in_caller(context, &options, &exchange);
+    gw_status status = gw_exchange_create_as(context, &options, GW_SLICE_MAX, true, &exchange);
     if (status == GW_OK) {
         status = gw_exchange_begin(exchange, 0);
         if (status == GW_OK)

@@ -293,10 +293,15 @@ static uint32_t waiting_ms(const struct gw_exchange *ex)
     return ex->timeout_ms / 4 < MOST_MS ? ex->timeout_ms / 4 + 1 : MOST_MS;
 }
 
-/* Tells the others that this member owes nothing, so that who waits for it does not take it for silent. If a connection
- * has ended, `receive` says so. */
-static void say_waiting(struct gw_exchange *ex)
+/* Tells the others, if it is time, that this member owes nothing, so that who waits for it does not take it for silent.
+ * That is so whatever has come meanwhile, and whatever this member has sent: somebody may have heard nothing of it in
+ * this step. If a connection has ended, `receive` says so. */
+static void say_waiting_if_due(struct gw_exchange *ex, double now)
 {
+    const bool owes = ex->to_measure.n_done < ex->n_tensors; /* its caller has not handed them over */
+    if (owes || now < ex->said_waiting_at + waiting_ms(ex) / 1000.0)
+        return;
+    ex->said_waiting_at = now;
     for (uint32_t r = 0; r < ex->size; r++) {
         void *bytes = r == ex->rank || ex->have_left[r] ? NULL : gw_message_alloc(ex->context, MESSAGE_HEADER);
         if (!bytes)
@@ -306,17 +311,6 @@ static void say_waiting(struct gw_exchange *ex)
                                                              .step = ex->step});
         gw_ignore(gw_link_send(&ex->link, r, bytes, MESSAGE_HEADER, 0));
     }
-}
-
-/* Says WAITING if it is time, whatever has come meanwhile, and whatever this member has sent: somebody may have heard
- * nothing of it in this step. */
-static void say_waiting_if_due(struct gw_exchange *ex, double now)
-{
-    const bool owes = ex->to_measure.n_done < ex->n_tensors; /* its caller has not handed them over */
-    if (owes || now < ex->said_waiting_at + waiting_ms(ex) / 1000.0)
-        return;
-    ex->said_waiting_at = now;
-    say_waiting(ex);
 }
 
 static gw_status peers_receive(struct gw_exchange *ex, uint32_t timeout_ms, bool *stop)

@@ -18,7 +18,6 @@
 #include "base/float_env.h"
 #include "codec/codec.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* How often a pipeline with nothing to do looks whether its caller left something without a message. */
@@ -188,14 +187,13 @@ static void take_back(struct gw_exchange *ex)
 /* Leaves the error for the caller and tells the other members. */
 static void end_with(struct gw_exchange *ex, gw_status status)
 {
-    char sentence[sizeof ex->sentence];
-    snprintf(sentence, sizeof sentence, "%s", gw_last_error());
+    const struct gw_kept_error error = gw_error_keep();
     if (!ex->others_know && ex->owners->fail)
-        ex->owners->fail(ex, status, sentence);
+        ex->owners->fail(ex, status, error.sentence);
     take_back(ex);
     pthread_mutex_lock(&ex->lock);
     ex->status = status;
-    memcpy(ex->sentence, sentence, sizeof sentence);
+    ex->error = error;
     pthread_cond_signal(&ex->changed);
     pthread_mutex_unlock(&ex->lock);
 }

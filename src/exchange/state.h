@@ -2,6 +2,7 @@
 #ifndef GW_EXCHANGE_STATE_H
 #define GW_EXCHANGE_STATE_H
 
+#include "base/error.h"
 #include "base/process.h"
 #include "exchange/buffers.h"
 #include "exchange/chooser.h"
@@ -89,8 +90,8 @@ struct gw_exchange {
     bool waiting; /* a thread is in gw_exchange_wait */
     gw_wire told; /* how rank 0 wanted the last step's averages, as these tell: that is what it has chosen */
     gw_step_result result;
-    gw_status status; /* below 0: the pipeline has ended; `sentence` says why */
-    char sentence[512];
+    gw_status status; /* below 0: the pipeline has ended; `error` says why */
+    struct gw_kept_error error;
     gw_tensor_traffic *traffic;
 
     /* Only the pipeline's thread uses these. */
@@ -125,12 +126,10 @@ struct gw_exchange {
     gw_tensor_traffic *counting;
 };
 
-/* gw_exchange_create with another GW_SLICE_MAX, for tests. */
-gw_status gw_exchange_create_cut(gw_context *context, const gw_exchange_options *options, uint64_t slice_max,
-                                 gw_exchange **out);
-
-/* gw_exchange_create for one step that the caller's thread makes by itself: gw_exchange_wait runs the pipeline. */
-gw_status gw_exchange_create_in_caller(gw_context *context, const gw_exchange_options *options, gw_exchange **out);
+/* gw_exchange_create, with another GW_SLICE_MAX for tests. in_caller: it is for one step, which the caller's thread
+ * makes by itself: gw_exchange_wait runs the pipeline. */
+gw_status gw_exchange_create_as(gw_context *context, const gw_exchange_options *options, uint64_t slice_max,
+                                bool in_caller, gw_exchange **out);
 
 /* The number of the nth owner. After the last owner comes the first one again. */
 static inline uint32_t gw_nth_owner(const struct gw_exchange *exchange, uint32_t nth)

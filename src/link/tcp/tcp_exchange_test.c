@@ -181,7 +181,7 @@ static void do_rounds(bool of_exchange)
         gw_exchange_options options = {
             .struct_bytes = sizeof options, .codec = codec, .tensors = &tensor, .n_tensors = 1, .link = links[r]};
         if (of_exchange)
-            ok(gw_exchange_create_cut(NULL, &options, CUT, &doers[r].ex));
+            ok(gw_exchange_create_as(NULL, &options, CUT, false, &doers[r].ex));
         assert_int_equal(pthread_create(&doers[r].thread, NULL, make_rounds, &doers[r]), 0);
     }
     for (uint32_t r = 0; r < N_DOERS; r++)
