@@ -479,16 +479,15 @@ static gw_group_moments moments_of(const struct gw_exchange *ex, const struct gr
 
 static gw_wire_report wire_of(const struct gw_exchange *ex)
 {
-    gw_wire_report wire = {.asked = ex->wire, .has_choice = ex->has_wire_choice, .compares = compares(ex)};
-    wire.stands = ex->beginning.push == GW_WIRE_FAST ? GW_WIRE_FAST : GW_WIRE_SMALL;
-    if (!wire.compares)
-        return wire;
-    wire.stands = ex->chooser.fast ? GW_WIRE_FAST : GW_WIRE_SMALL;
-    wire.n_comparisons = ex->chooser.n_probes;
-    wire.n_changes = ex->chooser.n_changes;
-    wire.small_seconds = ex->chooser.compared[false];
-    wire.fast_seconds = ex->chooser.compared[true];
-    return wire;
+    const bool fast = compares(ex) ? ex->chooser.fast : ex->beginning.push == GW_WIRE_FAST;
+    return (gw_wire_report){.asked = ex->wire,
+                            .has_choice = ex->has_wire_choice,
+                            .compares = compares(ex),
+                            .stands = fast ? GW_WIRE_FAST : GW_WIRE_SMALL,
+                            .n_comparisons = ex->chooser.n_probes,
+                            .n_changes = ex->chooser.n_changes,
+                            .small_seconds = ex->chooser.compared[false],
+                            .fast_seconds = ex->chooser.compared[true]};
 }
 
 gw_status gw_exchange_stats(const gw_exchange *ex, const gw_stats *wanted)

@@ -8,7 +8,6 @@
 
 static gw_status count_groups(struct gw_exchange *ex, const uint32_t *group_of)
 {
-    ex->n_groups = ex->one_group ? 1 : group_of ? 0 : ex->n_tensors;
     for (uint32_t t = 0; t < ex->n_tensors; t++) {
         uint32_t g = ex->one_group ? 0 : group_of ? group_of[t] : t;
         if (g >= ex->n_tensors)
