@@ -17,8 +17,6 @@ void *gw_message_alloc(gw_context *context, size_t n_bytes)
     void *bytes = front + GW_MESSAGE_HEAD;
     *gw_message_node_of(bytes) =
         (struct gw_message_node){.capacity = n_bytes,
-                                 .n_shared = 0,
-                                 .loan = NULL,
                                  .allocator = context ? context->allocator : (gw_allocator){NULL, NULL, NULL}};
     return bytes;
 }

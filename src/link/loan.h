@@ -5,7 +5,6 @@
 
 #include "link/message.h"
 
-#include <stdbool.h>
 #include <sys/queue.h>
 
 #define GW_LOAN_HEAD 72 /* the first bytes of each long message, which stand apart from the rest */

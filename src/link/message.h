@@ -23,11 +23,6 @@ static inline struct gw_message_node *gw_message_node_of(void *bytes)
     return (struct gw_message_node *)((char *)bytes - GW_MESSAGE_HEAD);
 }
 
-static inline void *gw_message_bytes_of(struct gw_message_node *node)
-{
-    return (char *)node + GW_MESSAGE_HEAD;
-}
-
 /* Adds a holder to a message's bytes, which nobody may change from then on. Each holder calls gw_message_free. */
 static inline void gw_message_share(void *bytes)
 {
@@ -68,7 +63,7 @@ static inline bool gw_message_queue_take(struct gw_message_queue *queue, gw_mess
     queue->head = node->next;
     if (!queue->head)
         queue->tail = NULL;
-    *message = (gw_message){.from = node->from, .bytes = gw_message_bytes_of(node), .n_bytes = node->n_bytes};
+    *message = (gw_message){.from = node->from, .bytes = (char *)node + GW_MESSAGE_HEAD, .n_bytes = node->n_bytes};
     return true;
 }
 

@@ -18,6 +18,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#define THIS "this local link"
+
 struct hub;
 
 /* One rank. Aligned so that neighbours do not share a cache line. */
@@ -49,11 +51,6 @@ struct hub {
     struct endpoint endpoints[];
 };
 
-static bool is_mine(const struct endpoint *me)
-{
-    return gw_process_is(me->hub->made_in);
-}
-
 static void wake(struct endpoint *endpoint)
 {
     if (endpoint->sleeping) {
@@ -67,8 +64,9 @@ static gw_status local_send(void *self, uint32_t to, void *bytes, size_t n_bytes
     struct endpoint *me = self;
     struct hub *hub = me->hub;
     (void)timeout_ms; /* the inbox is never full */
-    if (!is_mine(me))
-        return gw_message_refuse(bytes, gw_process_check(hub->made_in, "this local link"));
+    gw_status status = gw_process_check(hub->made_in, THIS);
+    if (status < 0)
+        return gw_message_refuse(bytes, status);
     if (to >= hub->size)
         return gw_message_refuse(bytes, gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u; ranks are 0 to %u", me->rank,
                                                 to, hub->size - 1));
@@ -76,7 +74,6 @@ static gw_status local_send(void *self, uint32_t to, void *bytes, size_t n_bytes
         return gw_message_refuse(bytes, gw_fail(GW_ERR_CLOSED, "rank %u sent on a link that it has closed", me->rank));
     struct endpoint *peer = &hub->endpoints[to];
     gw_message message = {.from = me->rank, .bytes = bytes, .n_bytes = n_bytes};
-    gw_status status = GW_OK;
     pthread_mutex_lock(&peer->lock);
     if (atomic_load_explicit(&peer->closed, memory_order_relaxed)) {
         status = gw_fail(GW_ERR_PEER, "rank %u left the link", to);
@@ -126,7 +123,7 @@ static gw_status await(struct endpoint *me, uint32_t timeout_ms, uint32_t *gone)
 static gw_status local_recv(void *self, uint32_t timeout_ms, gw_message *message)
 {
     struct endpoint *me = self;
-    GW_TRY(gw_process_check(me->hub->made_in, "this local link"));
+    GW_TRY(gw_process_check(me->hub->made_in, THIS));
     if (!me->ready.head || atomic_load_explicit(&me->closed, memory_order_relaxed)) {
         pthread_mutex_lock(&me->lock);
         gw_status status = await(me, timeout_ms, &message->from);
@@ -146,7 +143,7 @@ static void local_close(void *self)
 {
     struct endpoint *me = self;
     struct hub *hub = me->hub;
-    if (!is_mine(me))
+    if (!gw_process_is(hub->made_in))
         return;
     pthread_mutex_lock(&me->lock);
     const bool first = !atomic_exchange_explicit(&me->closed, true, memory_order_relaxed);
@@ -183,7 +180,7 @@ static void local_destroy(void *self)
 {
     struct endpoint *me = self;
     struct hub *hub = me->hub;
-    if (!is_mine(me))
+    if (!gw_process_is(hub->made_in))
         return;
     local_close(me);
     gw_message_queue_clear(&me->ready);

@@ -14,6 +14,7 @@
 #define WAITED_PER_NAP 8
 
 #define LEAVE_SECONDS 2.0 /* how long the last endpoint of a process waits for the other members */
+#define THIS "this mpi link"
 
 /* How long to sleep now. 0: do not sleep. */
 static double nap_after(double waited)
@@ -85,17 +86,11 @@ static gw_status send_to_self(struct gw_mpi_endpoint *me, void *bytes, size_t n_
     return status < 0 ? gw_message_refuse(bytes, status) : GW_OK;
 }
 
-/* GW_OK, or an error: the link belongs to another process. */
-static gw_status check_process(const struct gw_mpi_endpoint *me)
-{
-    return gw_process_check(me->hub->made_in, "this mpi link");
-}
-
 static gw_status mpi_send(void *self, uint32_t to, void *bytes, size_t n_bytes, uint32_t timeout_ms)
 {
     struct gw_mpi_endpoint *me = self;
     (void)timeout_ms; /* MPI takes a message without waiting */
-    gw_status status = check_process(me);
+    gw_status status = gw_process_check(me->hub->made_in, THIS);
     if (status == GW_OK && to >= me->hub->size)
         status =
             gw_fail(GW_ERR_ARGUMENT, "rank %u sent to rank %u; ranks are 0 to %u", me->rank, to, me->hub->size - 1);
@@ -106,9 +101,10 @@ static gw_status mpi_send(void *self, uint32_t to, void *bytes, size_t n_bytes, 
 
 static gw_status mpi_send_all(void *self, void *bytes, size_t n_bytes, uint32_t timeout_ms)
 {
+    struct gw_mpi_endpoint *me = self;
     (void)timeout_ms;
-    const gw_status status = check_process(self);
-    return status < 0 ? gw_message_refuse(bytes, status) : send_out(self, GW_MPI_NOBODY, bytes, n_bytes);
+    const gw_status status = gw_process_check(me->hub->made_in, THIS);
+    return status < 0 ? gw_message_refuse(bytes, status) : send_out(me, GW_MPI_NOBODY, bytes, n_bytes);
 }
 
 /* ---- receiving ------------------------------------------------------------------------------------------ */
@@ -136,7 +132,7 @@ static gw_status mpi_recv(void *self, uint32_t timeout_ms, gw_message *message)
     struct gw_mpi_endpoint *me = self;
     struct gw_mpi_hub *hub = me->hub;
     const double begin = gw_clock_seconds();
-    GW_TRY(check_process(me));
+    GW_TRY(gw_process_check(me->hub->made_in, THIS));
     pthread_mutex_lock(&hub->lock);
     gw_status status;
     while ((status = look(me, message)) == GW_ERR_TIMEOUT) {
