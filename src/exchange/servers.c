@@ -208,9 +208,8 @@ static gw_status check_servers(const struct gw_exchange *ex)
     if (shares && gw_ps_client_facts(client).backup)
         return gw_fail(
             GW_ERR_ARGUMENT,
-            "the parameter servers do not wait for all workers (--backup), and this codec needs a number that is "
-            "shared "
-            "by all: a late worker's gradient could be larger; share=off, another codec, or servers without --backup");
+            "the parameter servers do not wait for all workers (--backup), and this codec needs a number that all "
+            "share: a late worker's gradient could be larger; share=off, another codec, or servers without --backup");
     return GW_OK;
 }
 

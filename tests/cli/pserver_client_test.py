@@ -97,7 +97,7 @@ def ctrl_c():
             closes.start()
             with at_once("another thread closes"):
                 refused(lambda: reader.get("x"), "this client is closed")
-            closes.join()
+            closes.join(PATIENCE)
         # The client goes on where it was. The server has forgotten all requests that were given up, also pushes that
         # waited there. When the server answers this one, it has forgotten them.
         a.init_parameter("x", [1], "float32")
