@@ -34,7 +34,7 @@ CODECS = {
     "ternary:residual=on,momentum=0.9": "you compare: loses more",
     "topk:ratio=0.01,scope=global,refresh=100,over=0.5": "the network is slower still",
     "topk:ratio=0.01,scope=global,refresh=1,over=0.5,momentum=0.9": "you compare: no better than topk",
-    "topk:ratio=0.1,scope=global,refresh=1,over=0.5,momentum=0.9,value=bf16": "fast network",
+    "topk:ratio=0.1,scope=global,refresh=1,over=0.5,momentum=0.9,value=bf16": "you compare",
     "topk:ratio=0.01,scope=layer,refresh=100,over=0": "you compare: DLGS",
     "ternary": "no state may be kept: TernGrad",
     "gspar:density=0.1": "the problem is convex",
