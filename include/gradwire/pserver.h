@@ -252,8 +252,9 @@ typedef struct gw_ps_key_options {
      *   sgd        lr=0.01, weight-decay=0
      *   momentum   as sgd, and momentum=0.9: v = momentum*v + lr*(g + decay*w), w -= v
      *   adam       lr=0.001, weight-decay=0, beta1=0.9, beta2=0.999, epsilon=1e-8
-     * The type is then float32, float16 or bfloat16 (a round moves the parameters by its mean), or frame (by its
-     * decode_average). Parameters, and what the optimizer keeps, are float32 and belong to this key only.
+     * All are 0 or more as floats; momentum and betas are below 1, epsilon is 1.2e-38 or more. The type is then
+     * float32, float16 or bfloat16 (a round moves the parameters by its mean), or frame (by its decode_average).
+     * Parameters, and what the optimizer keeps, are float32 and belong to this key only.
      *
      * With GW_PS_SYNC the average of a round moves the parameters once. A worker pulls what its last push's round has
      * made of them. With GW_PS_STALE and GW_PS_ASYNC each push moves them by itself. Its rate is divided by the number

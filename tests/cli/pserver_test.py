@@ -56,8 +56,7 @@ def two_processes():
 
 
 def limits():
-    """The sentences of the server reach the one who called. pserver_client_test has what the client
-    itself refuses."""
+    """The sentences of the server reach the one who called. pserver_client_test has what the client itself refuses."""
     server = Server("--workers", "1", "--max-key-bytes", "1Mi", "--max-keys", "3")
     come = lambda rank, timeout: ps.Client(server.address, rank=rank, timeout=timeout)
     with come(0, 20) as client, come(ps.READER, 5) as reader:
