@@ -101,7 +101,7 @@ struct gw_train_summary {
     double objective, l2; /* objective: train_loss + l2 * |w|^2. l2: lambda, or half the weight decay */
     uint64_t bytes_up, bytes_down, dense_bytes;
     double nonzero_share; /* of all tensors together; a mean over the steps that were counted; NaN: there are none */
-    /* as in metrics.h. variance_factor: a mean over the same steps; the other two: of the last such step */
+    /* as in metrics.h. variance_factor: of the sums over the same steps; the other two: of the last such step */
     double variance_factor, residual_norm, threshold_age;
     double images_per_second, seconds;
     /* means over steps; all except step_ms are also means over workers */

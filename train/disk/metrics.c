@@ -130,8 +130,10 @@ static void write_line(struct gw_metrics *m, uint64_t step, const struct totals 
         put(f, "wire_fast_ms", 1e3 * first->wire.fast_seconds);
     }
     put(f, "passes", (double)m->gradients / m->train_samples);
-    if (s->report.variance_factor >= 0)
+    if (s->report.variance_factor >= 0) {
         put(f, "variance_factor", s->report.variance_factor);
+        put(f, "gradient_norm", s->report.gradient_norm);
+    }
     if (s->report.residual_norm >= 0) {
         put(f, "residual_norm", s->report.residual_norm);
         put(f, "threshold_age", s->report.threshold_age);
@@ -227,8 +229,11 @@ static void count(struct gw_metrics *m, uint64_t step, const struct totals *s)
         m->full_loss = s->full_loss, m->full_accuracy = s->full_accuracy, m->objective = s->objective;
     if (s->nonzero_share >= 0)
         m->nonzero_shares += s->nonzero_share, m->n_nonzero_shares++;
-    if (s->report.variance_factor >= 0)
-        m->variance_factors += s->report.variance_factor, m->n_variance_factors++;
+    if (s->report.variance_factor >= 0) {
+        const double squares = s->report.gradient_norm * s->report.gradient_norm;
+        m->sent_squares += s->report.variance_factor * squares;
+        m->gradient_squares += squares;
+    }
     if (s->report.residual_norm >= 0)
         m->residual_norm = s->report.residual_norm, m->threshold_age = s->report.threshold_age;
 }
@@ -292,10 +297,12 @@ static bool read_line(const struct gw_metrics *m, const char *text, uint64_t *st
     /* What the line does not have is NAN, which is not 0 or more either. */
     read_real(line, "test_accuracy", 1, &s->test_accuracy);
     read_real(line, "nonzero_share", 1, &s->nonzero_share);
-    read_real(line, "variance_factor", 1, &s->report.variance_factor);
     if (!read_real(line, "train_accuracy", 1, &s->full_accuracy) || !read_real(line, "train_loss", 1, &s->full_loss) ||
         !read_real(line, "objective", 1, &s->objective))
         s->full_accuracy = NAN;
+    if (!read_real(line, "variance_factor", 1, &s->report.variance_factor) ||
+        !read_real(line, "gradient_norm", 1, &s->report.gradient_norm))
+        s->report.variance_factor = -1;
     if (!read_real(line, "residual_norm", 1, &s->report.residual_norm) ||
         !read_real(line, "threshold_age", 1, &s->report.threshold_age))
         s->report.residual_norm = -1;
@@ -379,7 +386,7 @@ void gw_metrics_summary(const struct gw_metrics *m, struct gw_train_summary *s)
         s->train_loss = m->full_loss, s->train_accuracy = m->full_accuracy, s->objective = m->objective;
     s->bytes_up = m->bytes_up, s->bytes_down = m->bytes_down, s->dense_bytes = m->dense_bytes;
     s->nonzero_share = m->nonzero_shares / (double)m->n_nonzero_shares;
-    s->variance_factor = m->n_variance_factors ? m->variance_factors / (double)m->n_variance_factors : -1;
+    s->variance_factor = m->gradient_squares > 0 ? m->sent_squares / m->gradient_squares : -1;
     s->residual_norm = m->residual_norm, s->threshold_age = m->threshold_age;
     s->wire = m->wire, s->fast_steps = m->fast_steps;
     s->images_per_second = n * m->batch / m->step_seconds;

@@ -12,10 +12,11 @@
 struct gw_codec_report {
     /* of a codec that draws without bias: the sum of Q^2 of its frames divided by the sum of g^2 */
     double variance_factor;
+    double gradient_norm; /* |g|_2, if there is a variance factor */
     double residual_norm; /* |e|_2 after the step */
     double threshold_age; /* steps since the oldest threshold was taken, that step included; 0: none was taken */
 };
-#define GW_CODEC_REPORT_NONE ((struct gw_codec_report){-1, -1, -1})
+#define GW_CODEC_REPORT_NONE ((struct gw_codec_report){.variance_factor = -1, .residual_norm = -1, .threshold_age = -1})
 
 /* One worker's numbers of one step. */
 struct gw_step_record {
@@ -62,10 +63,11 @@ struct gw_metrics {
     double window_loss, window_accuracy;
     uint64_t window_steps;
     double running_loss, running_accuracy;
-    double test_accuracy;                    /* of the last evaluation; below 0: none yet */
-    double residual_norm, threshold_age;     /* of the last step that has them; below 0: none yet */
-    double nonzero_shares, variance_factors; /* of steps that have them */
-    uint64_t n_nonzero_shares, n_variance_factors;
+    double test_accuracy;                /* of the last evaluation; below 0: none yet */
+    double residual_norm, threshold_age; /* of the last step that has them; below 0: none yet */
+    double nonzero_shares;               /* of steps that have them */
+    uint64_t n_nonzero_shares;
+    double sent_squares, gradient_squares;      /* of steps that have a variance factor */
     double full_loss, full_accuracy, objective; /* convex: of the last full pass */
 };
 

@@ -66,7 +66,10 @@ static const struct gw_step_record *records_of(uint64_t step)
             .wire_compared = step == 1,
             .lr = 0.5,
             .accounted = accounted,
-            .report = accounted ? (struct gw_codec_report){r + 3.0 * !last, r + 3.0 * !last, r + 5.0 + (double)step}
+            .report = accounted ? (struct gw_codec_report){.variance_factor = r + 3.0 * !last,
+                                                           .gradient_norm = last ? 4 : 2,
+                                                           .residual_norm = r + 3.0 * !last,
+                                                           .threshold_age = r + 5.0 + (double)step}
                                 : GW_CODEC_REPORT_NONE,
             .evaluated = evaluated,
             .test_correct = step == 1 ? 1 + r : 0,
@@ -132,6 +135,7 @@ TEST(a_line_has_the_sums_of_all_workers)
                   {"wire_fast_ms", {NOT, 250, NOT, NOT}, false},
                   {"passes", {0.5, 1, 1.5, 2}, false},
                   {"variance_factor", {3, NOT, NOT, 0}, false},
+                  {"gradient_norm", {2, NOT, NOT, 4}, false},
                   {"residual_norm", {3, NOT, NOT, 0}, false},
                   {"threshold_age", {5, NOT, NOT, 8}, false},
                   {"test_accuracy", {NOT, 0.75, NOT, 0}, false},
@@ -159,7 +163,8 @@ TEST(a_line_has_the_sums_of_all_workers)
     }
 }
 
-/* What all four steps add up to. Means of steps leave out the dropped one. */
+/* What all four steps add up to. Means of steps leave out the dropped one. The variance factor is (3 * 2^2 + 0 * 4^2) /
+ * (2^2 + 4^2). */
 static void check_sums(const struct gw_metrics *m, uint64_t first)
 {
     static struct gw_train_summary s;
@@ -171,7 +176,7 @@ static void check_sums(const struct gw_metrics *m, uint64_t first)
     CHECK(s.seconds == 8 && s.step_ms == 2000 && s.compute_ms == 1500 && s.encode_ms == 1000 && s.wait_ms == 500 &&
               s.images_per_second == 4,
           "from step %d on", (int)first);
-    CHECK(s.nonzero_share == 0.25 && s.variance_factor == 1.5 && s.residual_norm == 0 && s.threshold_age == 8,
+    CHECK(s.nonzero_share == 0.25 && s.variance_factor == 0.6 && s.residual_norm == 0 && s.threshold_age == 8,
           "from step %d on", (int)first);
     CHECK(s.test_accuracy == 0 && s.convex == m->convex, "from step %d on", (int)first);
     if (m->convex)

@@ -50,14 +50,15 @@ static void flag(struct words *w, bool *value)
     *value = wide != 0;
 }
 
-#define RECORD_BYTES (HEAD + 8 * 28)
+#define RECORD_BYTES (HEAD + 8 * 29)
 
 static void record_words(struct words *w, struct gw_step_record *r, bool *stop_wished)
 {
     real(w, &r->loss), half(w, &r->correct), word(w, &r->gradients);
     real(w, &r->step_seconds), real(w, &r->compute_seconds), real(w, &r->lr);
     flag(w, &r->accounted), flag(w, &r->evaluated), half(w, &r->test_correct);
-    real(w, &r->report.variance_factor), real(w, &r->report.residual_norm), real(w, &r->report.threshold_age);
+    real(w, &r->report.variance_factor), real(w, &r->report.gradient_norm);
+    real(w, &r->report.residual_norm), real(w, &r->report.threshold_age);
     real(w, &r->full_loss), half(w, &r->full_correct), real(w, &r->l2_term);
     gw_step_result *s = &r->result;
     flag(w, &s->committed), half(w, &s->bad_tensor), half(w, &s->bad_rank);

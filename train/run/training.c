@@ -263,7 +263,8 @@ static gw_status account(struct gw_worker *w, struct gw_codec_report *report)
     const bool keeps = state_bytes > 0;
     *report = (struct gw_codec_report){.residual_norm = keeps ? sqrt(residual_squares) : -1,
                                        .threshold_age = keeps ? oldest : -1,
-                                       .variance_factor = team->draws && squares > 0 ? push_squares / squares : -1};
+                                       .variance_factor = team->draws && squares > 0 ? push_squares / squares : -1,
+                                       .gradient_norm = sqrt(squares)};
     team->n_accounted++;
     return GW_OK;
 }
