@@ -33,12 +33,14 @@ enum { SHELL_FAILED = 255 }; /* ssh ends with this if it fails itself */
 /* Workers that SIGKILL does not end in LOST_SECONDS hang in the system. */
 enum { LOST_SECONDS = 10 };
 
-enum { MAX_LINE = 2000 };
+enum { MAX_LINE = 2000, MAX_SSH_WORDS = 60 };
 
 struct launch {
     uint32_t n;
     struct tool_hosts hosts; /* none: all workers are on this machine */
     const char *ssh;
+    char ssh_text[1024], *ssh_words[MAX_SSH_WORDS + 3]; /* its words; host, line and NULL go behind them */
+    int n_ssh_words;
     char address[GW_HOST_BYTES], port[16];
     char program[4096], folder[4096];
     char **words; /* the workers' command line; it says which link */
@@ -115,7 +117,7 @@ static void put_word(FILE *line, const char *word)
 
 /* Runs in the child. It becomes the worker, or the remote shell that starts the worker and reads `input`. Returns only
  * if that fails. */
-static void become(const struct launch *launch, uint32_t rank, int input)
+static void become(struct launch *launch, uint32_t rank, int input)
 {
     char rank_text[16], size_text[16];
     snprintf(rank_text, sizeof rank_text, "%u", rank);
@@ -152,14 +154,9 @@ static void become(const struct launch *launch, uint32_t rank, int input)
     char *line = tool_text_close(out, &text, NULL);
     if (!line) /* ssh without a line would wait for one */
         return;
-    char ssh[1024], *words[64];
-    int n = 0;
-    snprintf(ssh, sizeof ssh, "%s", launch->ssh);
-    for (char *word = strtok(ssh, " "); word && n < 60; word = strtok(NULL, " "))
-        words[n++] = word;
-    words[n++] = (char *)(uintptr_t)tool_host_of(&launch->hosts, rank)->login;
-    words[n++] = line;
-    words[n] = NULL;
+    char **words = launch->ssh_words;
+    words[launch->n_ssh_words] = (char *)(uintptr_t)tool_host_of(&launch->hosts, rank)->login;
+    words[launch->n_ssh_words + 1] = line;
     dup2(input, STDIN_FILENO);
     /* A terminal sends these signals to the remote shell, too. The shell would end before its worker has said its last
      * words. */
@@ -492,6 +489,20 @@ static int command_of(struct launch *launch, int n_words, char **words)
     return TOOL_DONE;
 }
 
+/* Splits the command that starts a command line on a host. */
+static int split_ssh(struct launch *launch)
+{
+    if (strlen(launch->ssh) >= sizeof launch->ssh_text)
+        return tool_wrong_use("--ssh has more than %zu bytes", sizeof launch->ssh_text - 1);
+    strcpy(launch->ssh_text, launch->ssh);
+    for (char *word = strtok(launch->ssh_text, " "); word; word = strtok(NULL, " ")) {
+        if (launch->n_ssh_words == MAX_SSH_WORDS)
+            return tool_wrong_use("--ssh has more than %d words", MAX_SSH_WORDS);
+        launch->ssh_words[launch->n_ssh_words++] = word;
+    }
+    return launch->n_ssh_words ? TOOL_DONE : tool_wrong_use("--ssh names no command");
+}
+
 static int prepare(struct launch *launch, uint32_t n, const char *hosts, uint32_t port)
 {
     int status = TOOL_DONE;
@@ -545,6 +556,7 @@ int gw_cmd_launch(int argc, char **argv)
         .args = "a command, after --",
     };
     TOOL_TRY(tool_parse(&usage, &argc, argv));
+    TOOL_TRY(split_ssh(&launch));
     int status = prepare(&launch, n, hosts, port);
     if (status == TOOL_DONE)
         status = command_of(&launch, argc - 1, argv + 1);

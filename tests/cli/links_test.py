@@ -438,6 +438,9 @@ class Links(harness.Case):
             ("launch -n 2", "a command"),
             ("launch -n 2 -- codecs", "has no workers"),
             ([*train, "--workers", "3"], "tells every worker its --workers"),
+            ([*train[:3], "--ssh", " ", *train[3:]], "--ssh names no command"),
+            ([*train[:3], "--ssh", "s" + " x" * 60, *train[3:]], "more than 60 words"),
+            ([*train[:3], "--ssh", "s" * 1024, *train[3:]], "more than 1023 bytes"),
         ]
         for link in ("mpi", "local", "servers", "pigeon"):
             says = f"workers that meet over tcp, and --link is {link}\n"
