@@ -206,6 +206,14 @@ class Train(harness.Case):
                 self.assertEqual([summary[key] for key in keys[:2]], [steps[-1][key] for key in keys[:2]])
                 self.assertGreater(len({step["threshold_age"] for step in steps[9::10]}), 3)
 
+    def test_the_default_rate(self):
+        """Steps are as long in the end, with momentum and without."""
+        out = self.path("run")
+        run = "train --net logreg --data uneven:n=64,d=2 --batch 32 --steps 2 --overwrite".split()
+        for optimizer, rate in [("momentum", 0.01), ("adam", 0.01), ("sgd", 0.1), ("svrg", 0.1)]:
+            self.ok(*run, "--out", out, "--optimizer", optimizer)
+            self.assertEqual(self.lines_of(out, "metrics.jsonl")[0]["lr"], rate)
+
     def test_convex(self):
         """convex_test has the optimizers, and libsvm_test files that are wrong."""
         file = self.write_bytes("a", b"2 1:1 3:0.5\n1 2:1\n2 1:0.5\n1 2:2 3:1\n")

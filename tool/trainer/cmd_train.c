@@ -247,7 +247,7 @@ struct words {
     struct gw_train_options o;
     struct gw_members_options who;
     const char *nonfinite, *wire, *recipe, *save_at;
-    double momentum, weight_decay, scale; /* NAN: not given; epochs and batch_each 0: not given */
+    double lr, momentum, weight_decay, scale; /* NAN: not given; epochs and batch_each 0: not given */
     uint64_t epochs;
     uint32_t batch_each;
     bool json, verbose, report;
@@ -373,6 +373,9 @@ static int settle(struct words *w)
         return tool_wrong_use("--report needs --out DIR, the folder that the page goes to");
     o->epochs = w->epochs ? w->epochs : o->epochs;
     o->momentum = isnan(w->momentum) ? o->momentum : w->momentum;
+    /* with momentum 0.9, a gradient moves the parameters ten times its step in the end; these two have none */
+    const bool plain = strcmp(o->optimizer, "sgd") == 0 || strcmp(o->optimizer, "svrg") == 0;
+    o->lr = !isnan(w->lr) ? w->lr : plain ? 10 * o->lr : o->lr;
     o->weight_decay = isnan(w->weight_decay) ? o->weight_decay : w->weight_decay;
     o->stop_at_nonfinite = strcmp(w->nonfinite, "stop") == 0;
     w->who.timeout_ms = o->timeout_s * 1000;
@@ -386,6 +389,7 @@ static int make_record(const tool_usage *usage, struct words *w, uint32_t worker
         return TOOL_DONE;
     w->who.workers = workers;
     w->epochs = w->o.steps ? 0 : w->o.epochs;
+    w->lr = w->o.lr;
     w->momentum = strcmp(w->o.optimizer, "momentum") == 0 ? w->o.momentum : NAN;
     w->weight_decay = isnan(w->o.l2) ? w->o.weight_decay : NAN;
     return tool_run_record(usage, &w->o.record);
@@ -427,6 +431,7 @@ int gw_cmd_train(int argc, char **argv)
                       .who = {.rank = GW_MEMBERS_NO_RANK, .log = tool_show_log, .stop = stop_wanted},
                       .nonfinite = "skip",
                       .wire = "auto",
+                      .lr = NAN,
                       .momentum = NAN,
                       .weight_decay = NAN,
                       .scale = NAN};
@@ -463,7 +468,8 @@ int gw_cmd_train(int argc, char **argv)
          .rival = "--steps"},
         {"--optimizer", "O", "sgd, momentum, adam (beta1=0.9, beta2=0.999, epsilon=1e-8), or svrg (for logreg and svm)",
          TOOL_TEXT, &w.o.optimizer, .run = TOOL_RUN_DECIDES},
-        {"--lr", "X", "learning rate of the first step", TOOL_DOUBLE, &w.o.lr, .run = TOOL_RUN_DECIDES},
+        {"--lr", "X", "learning rate of the first step (default 0.01; sgd and svrg, which have no momentum, 0.1)",
+         TOOL_DOUBLE, &w.lr, .run = TOOL_RUN_DECIDES},
         {"--momentum", "X", "momentum", TOOL_DOUBLE, &w.momentum, .run = TOOL_RUN_DECIDES},
         {"--schedule", "S",
          "how the rate changes: const, poly:P, step:E1,E2,... or inverse:T0, which is rate / (1 + t/T0)", TOOL_TEXT,
