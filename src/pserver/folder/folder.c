@@ -20,6 +20,7 @@
 #include <string.h>
 
 #define RETRY_SECONDS 1.0
+#define PATIENCE_MS 100 /* for another program that writes to the database; all clients wait as long */
 
 /* Places of the server, and of a key. */
 enum { ABOUT = 1, STORE = 2, OWN = 3 };
@@ -230,12 +231,12 @@ static gw_status drop_gaps(struct gw_ps_folder *folder)
     return GW_OK;
 }
 
-static gw_status put_all(struct gw_ps_folder *folder)
+static gw_status put_all(struct gw_ps_folder *folder, int patience_ms)
 {
     struct gw_ps_store *store = folder->store;
     uint64_t n_keys = store->names.n;
     struct gw_fields f = gw_fields_to(folder->head);
-    GW_TRY(gw_ps_rows_begin(folder->rows));
+    GW_TRY(gw_ps_rows_begin(folder->rows, patience_ms));
     store_fields(folder, &f, &n_keys);
     GW_TRY(put_head(folder, row_of(0, STORE), &f));
     if (folder->commit == 1) {
@@ -263,11 +264,11 @@ void gw_ps_folder_commit(struct gw_ps_folder *folder)
     const bool was_durable = !folder->info.reason[0];
     if (!was_durable && gw_clock_seconds() < folder->next_try)
         return;
-    gw_status status = put_all(folder);
+    gw_status status = put_all(folder, was_durable ? PATIENCE_MS : 0);
     for (int again = 0; status < 0 && again < 2; again++) {
         snprintf(folder->info.reason, sizeof folder->info.reason, "%s", gw_last_error());
         if (gw_ps_rows_undo(folder->rows) && again == 0)
-            status = put_all(folder);
+            status = put_all(folder, 0);
     }
     if (status == GW_OK) {
         folder->commit++;

@@ -1,10 +1,13 @@
 /* Tests a store that is restarted from its folder, beside one that does the same and is never restarted. After every
  * restart both give the same answers, to the bit, in every mode. */
 #define _GNU_SOURCE /* nftw */
+#include "base/clock.h"
 #include "base/memory.h"
 #include "pserver/folder/test_folder.h"
 
 #include <gradwire/codec.h>
+
+#include <sqlite3.h>
 
 enum { N_WORKERS = 4, N = 8, N_KEYS = 7, RESTARTED = 0, OTHER = 1 };
 
@@ -370,12 +373,43 @@ TEST(files_that_are_renamed)
     }
 }
 
+/* Another program writes to the database. The server is not kept waiting for it, and goes on in memory. */
+TEST(a_locked_database)
+{
+    struct kept *kept = &world.sides[RESTARTED];
+    char path[80];
+    sqlite3 *other;
+    begin(GW_PS_ASYNC, 0, 0, 1);
+    SIDES(side) ok(do_init(side, SCALE));
+    gw_ps_folder_commit(kept->folder);
+    snprintf(path, sizeof path, "%s/state.db", world.folder);
+    assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    double waited = 0;
+    const double end_of_lock = gw_clock_seconds() + 2.5;
+    for (uint64_t nth = 1; gw_clock_seconds() < end_of_lock; nth++) {
+        SIDES(side) ok(do_push(side, SCALE, 0, nth, false));
+        const double start = gw_clock_seconds();
+        gw_ps_folder_commit(kept->folder);
+        waited += gw_clock_seconds() - start;
+        usleep(10000);
+    }
+    CHECK(!gw_ps_folder_info(kept->folder).durable && strstr(kept->log, "another program writes there"), "%s",
+          kept->log);
+    CHECK(waited < 0.7, "it waited for %.2f s", waited);
+    assert_int_equal(sqlite3_close(other), SQLITE_OK);
+    commit_until_durable();
+    restart();
+    compare();
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(restarts_change_nothing), cmocka_unit_test(another_server),
         cmocka_unit_test(a_lower_limit),           cmocka_unit_test(a_full_disk),
-        cmocka_unit_test(files_that_are_renamed),
+        cmocka_unit_test(files_that_are_renamed),  cmocka_unit_test(a_locked_database),
     };
     return cmocka_run_group_tests_name("pserver_restart", tests, NULL, NULL);
 }

@@ -123,11 +123,14 @@ gw_status gw_ps_rows_look(struct gw_ps_rows *rows)
     return GW_OK;
 }
 
-gw_status gw_ps_rows_begin(struct gw_ps_rows *rows)
+gw_status gw_ps_rows_begin(struct gw_ps_rows *rows, int patience_ms)
 {
     rows->had_log = stat_of(rows, LOG).st_size > 0;
     GW_TRY(gw_ps_rows_look(rows)); /* what is written to files that nobody finds again is not kept */
-    return execute(rows, "BEGIN IMMEDIATE");
+    sqlite3_busy_timeout(rows->db, patience_ms);
+    const gw_status status = execute(rows, "BEGIN IMMEDIATE");
+    sqlite3_busy_timeout(rows->db, 0); /* emptying the log does not wait for those who read it */
+    return status;
 }
 
 gw_status gw_ps_rows_drop(struct gw_ps_rows *rows, uint64_t from, uint64_t to)
