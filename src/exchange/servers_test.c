@@ -5,6 +5,7 @@
 #include "optimizer/optimizer.h"
 #include "exchange_world.h"
 #include "folders.h"
+#include "net/test_place.h"
 #include "pserver/server/numbers.h"
 
 static struct world mixed_world(const char *spec, uint32_t n, uint32_t n_steps, uint32_t n_servers)
@@ -226,7 +227,7 @@ struct stage {
     gw_codec *codec;
     gw_tensor tensors[STAGE_TENSORS];
     gw_ps_server_options options;
-    char folders[STAGE_SERVERS][64], addresses[STAGE_SERVERS][64];
+    char folders[STAGE_SERVERS][64], addresses[STAGE_SERVERS][PLACE_BYTES];
     gw_ps_server *servers[STAGE_SERVERS];
     pthread_t threads[STAGE_SERVERS];
     gw_ps_client *clients[STAGE_WORKERS];
@@ -235,16 +236,15 @@ struct stage {
     float parameters[STAGE_TENSORS][STAGE_ELEMENTS];
 };
 
-static void stage_serve(struct stage *stage, int s, const char *listen)
+static void stage_serve(struct stage *stage, int s)
 {
     gw_ps_server_options options = stage->options;
     options.struct_bytes = sizeof options;
-    options.listen = listen;
+    options.listen = stage->addresses[s];
     options.n_workers = STAGE_WORKERS;
     options.snapshot = stage->folders[s][0] ? stage->folders[s] : NULL;
     assert_int_equal(gw_ps_server_create(stage->context, &options, &stage->servers[s]), GW_OK);
     assert_int_equal(gw_ps_numbers_begin(stage->servers[s]), GW_OK);
-    snprintf(stage->addresses[s], sizeof stage->addresses[s], "%s", gw_ps_server_address(stage->servers[s]));
     assert_int_equal(pthread_create(&stage->threads[s], NULL, world_serve, stage->servers[s]), 0);
 }
 
@@ -275,7 +275,8 @@ static void stage_begin(struct stage *stage, const char *spec, const gw_ps_serve
     for (int s = 0; s < STAGE_SERVERS; s++) {
         snprintf(stage->folders[s], sizeof stage->folders[s], "%s", keeps ? "/tmp/gw-servers-test-XXXXXX" : "");
         assert_true(!keeps || mkdtemp(stage->folders[s]));
-        stage_serve(stage, s, "127.0.0.1:0");
+        find_place(stage->addresses[s]);
+        stage_serve(stage, s);
     }
     snprintf(places, sizeof places, "%s,%s", stage->addresses[0], stage->addresses[1]);
     for (uint32_t t = 0; t < STAGE_TENSORS; t++)
@@ -507,10 +508,8 @@ TEST(servers_come_again_before_the_verdict)
         stage_submit(&stage, 1, step, 1, STAGE_TENSORS);
         stage_await_pushes(&stage, step == 1 ? 4 * STAGE_TENSORS - 1 : 2 * STAGE_TENSORS);
         for (int s = 0; s < STAGE_SERVERS; s++) {
-            char place[64];
-            snprintf(place, sizeof place, "%s", stage.addresses[s]);
             stage_stop(&stage, s);
-            stage_serve(&stage, s, place);
+            stage_serve(&stage, s);
         }
         if (step == 1) {
             stage_submit(&stage, 1, step, 0, 1);

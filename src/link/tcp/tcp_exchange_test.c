@@ -2,7 +2,7 @@
  * received there. */
 #include "exchange_world.h"
 #include "link/tcp/state.h"
-#include "link/tcp/test_place.h"
+#include "net/test_place.h"
 #include "outcome.h"
 #include "wire/hash.h"
 

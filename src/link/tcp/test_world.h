@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "link/scheme.h"
 #include "link/tcp/state.h"
-#include "link/tcp/test_place.h"
+#include "net/test_place.h"
 #include "link_conformance.h"
 #include "log_shape.h"
 #include "net/test_peer.h"

@@ -1,6 +1,7 @@
 /* Tests a client with servers that lie, over real sockets. Whatever they answer, the client refuses it in time, with a
  * sentence, and uses none of it. */
 #include "base/clock.h"
+#include "net/test_place.h"
 #include "pserver/client/for_exchange.h"
 #include "pserver/client/test_calls.h"
 #include "pserver/client/test_liar.h"
@@ -218,10 +219,10 @@ TEST(members_stay_in_their_room)
  * beyond the caller's buffer. */
 TEST(another_number_of_workers)
 {
-    char place[64];
+    char place[PLACE_BYTES];
     gw_ps_presence presence[1000];
-    serve(1, &(gw_ps_server_options){.n_workers = 2});
-    snprintf(place, sizeof place, "%s", place_of(0));
+    find_place(place);
+    serve(1, &(gw_ps_server_options){.n_workers = 2, .listen = place});
     gw_ps_client *client = come(0);
     end_serving();
     serve(1, &(gw_ps_server_options){.n_workers = 1000, .listen = place});

@@ -2,6 +2,7 @@
  * "not yet". */
 #define _GNU_SOURCE /* nftw */
 #include "folders.h"
+#include "net/test_place.h"
 #include "pserver/client/state.h"
 #include "pserver/client/test_calls.h"
 
@@ -214,16 +215,15 @@ TEST(a_restart_is_no_new_run)
 #ifndef GW_HAVE_SQLITE
     skip();
 #endif
-    char folder[] = "/tmp/gradwire-runs-XXXXXX", place[64];
+    char folder[] = "/tmp/gradwire-runs-XXXXXX", place[PLACE_BYTES];
     assert_non_null(mkdtemp(folder));
-    gw_ps_server_options options = {.n_workers = 2, .away_ms = 20000, .snapshot = folder};
+    find_place(place);
+    const gw_ps_server_options options = {.listen = place, .n_workers = 2, .away_ms = 20000, .snapshot = folder};
     serve(1, &options);
-    snprintf(place, sizeof place, "%s", place_of(0));
     gw_ps_client *a = come(0), *b = come(1);
     init(a, "x"), init(b, "x"), push(a, "x", 5);
     die(a);
     end_serving();
-    options.listen = place;
     serve(1, &options);
     a = come(0);
     push(b, "x", 2); /* over a new connection */
