@@ -335,7 +335,14 @@ static gw_status take_value(struct gw_exchange *ex, const struct pending *pull, 
     struct arrival arrival = {.from = pull->owner, .body = value->bytes, .n_bytes = value->n_bytes};
     if (status == GW_ERR_NONFINITE) { /* this is no error: it is the step's verdict */
         const uint64_t refusal = gw_ps_refusal(ex->servers->client);
-        arrival.verdict = (struct verdict){.bad = true, .tensor = (uint32_t)(refusal >> 32), .rank = (uint32_t)refusal};
+        const struct verdict verdict = {.bad = true, .tensor = (uint32_t)(refusal >> 32), .rank = (uint32_t)refusal};
+        if (verdict.tensor >= ex->n_tensors || verdict.rank >= ex->size)
+            return gw_fail(GW_ERR_FRAME_FIELD,
+                           "the parameter server at %s says that tensor %u of rank %u is not finite; there are %u "
+                           "tensors and %u ranks",
+                           gw_ps_client_place(ex->servers->client, pull->owner - ex->first_owner), verdict.tensor,
+                           verdict.rank, ex->n_tensors, ex->size);
+        arrival.verdict = verdict;
     } else if (status < 0) {
         return status;
     }

@@ -21,6 +21,7 @@ struct silence {
     bool by_all;                /* no server answers them. Else only the second one does not */
     const char *words[SERVERS]; /* what the sentence says that each server did not answer; NULL: nothing of it */
     const char *blames;         /* what the first server answers to pulls: a worker is missing. NULL: it has values */
+    uint64_t refusal;           /* what all servers answer to pulls: this is not finite. 0: they do not */
 };
 
 #define NOT(operation) (1u << GW_PS_##operation)
@@ -132,6 +133,9 @@ static void begin(struct scene *scene, const struct silence *silence)
             scene->lies[s] = (struct lie){.to = GW_PS_PULL, .answer = {.status = GW_ERR_TIMEOUT}};
             snprintf(scene->lies[s].answer.sentence, sizeof scene->lies[s].answer.sentence, "%s", silence->blames);
         }
+        if (silence->refusal)
+            scene->lies[s] =
+                (struct lie){.to = GW_PS_PULL, .answer = {.status = GW_ERR_NONFINITE, .refusal = silence->refusal}};
         liar_begin_silent(&scene->servers[s], &scene->lies[s], s > 0 || silence->by_all ? silence->to : 0);
         gw_append(places, sizeof places, "%s%s", s ? "," : "", scene->servers[s].place);
     }
@@ -191,9 +195,26 @@ TEST(a_missing_worker_is_named)
     CHECK(named, "\"%s\"", scene.sentence);
 }
 
+/* A refusal names a tensor and a rank. A worker may have pushed one that names none, or the server made it up. */
+TEST(a_refusal_that_names_nothing)
+{
+    static const uint64_t refusals[] = {(uint64_t)TENSORS << 32, 2, UINT64_MAX - 1, (uint64_t)UINT32_MAX << 32};
+    static const char *const specs[] = {"none", "ternary"};
+    static struct scene scene;
+    for (size_t i = 0; i < 8; i++) {
+        const struct silence lie = {specs[i % 2], NULL, STEP, 0, .refusal = refusals[i / 2]};
+        begin(&scene, &lie);
+        pthread_join(scene.thread, NULL);
+        CHECK(scene.status == GW_ERR_FRAME_FIELD && strstr(scene.sentence, "there are 2 tensors and 2 ranks"),
+              "case %zu: %d, \"%s\"", i, scene.status, scene.sentence);
+        end(&scene);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_silent_server_is_named),
-                                       cmocka_unit_test(a_missing_worker_is_named)};
+                                       cmocka_unit_test(a_missing_worker_is_named),
+                                       cmocka_unit_test(a_refusal_that_names_nothing)};
     return cmocka_run_group_tests_name("servers silent", tests, NULL, NULL);
 }
