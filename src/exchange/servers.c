@@ -333,7 +333,7 @@ static gw_status take_value(struct gw_exchange *ex, const struct pending *pull, 
                             const gw_ps_value *value)
 {
     struct arrival arrival = {.from = pull->owner, .body = value->bytes, .n_bytes = value->n_bytes};
-    if (status == GW_ERR_NONFINITE) { /* this is no error: it is the step's verdict */
+    if (status == GW_ERR_NONFINITE && ex->operation == OPERATION_STEP) { /* this is no error: it is the verdict */
         const uint64_t refusal = gw_ps_refusal(ex->servers->client);
         const struct verdict verdict = {.bad = true, .tensor = (uint32_t)(refusal >> 32), .rank = (uint32_t)refusal};
         if (verdict.tensor >= ex->n_tensors || verdict.rank >= ex->size)

@@ -1,5 +1,5 @@
 /* Tests every wait of an exchange through parameter servers: if a server falls silent, the wait ends at its deadline,
- * with a sentence that names the server and what it was sent. */
+ * with a sentence that names the server and what it was sent. And refusals that no good server sends. */
 #include "base/append.h"
 #include "pserver/client/test_calls.h"
 #include "pserver/client/test_liar.h"
@@ -211,10 +211,25 @@ TEST(a_refusal_that_names_nothing)
     }
 }
 
+/* Parameters that are pulled as they are have no refusals. If a server answers so all the same, they have not come. */
+TEST(a_refusal_in_place_of_parameters)
+{
+    static const struct silence lies[] = {{"none", "sgd", INIT_PARAMETERS, 0, .refusal = 1},
+                                          {"none", "sgd", PULL_PARAMETERS, 0, .refusal = 1}};
+    static struct scene scene;
+    for (size_t i = 0; i < 2; i++) {
+        begin(&scene, &lies[i]);
+        pthread_join(scene.thread, NULL);
+        CHECK(scene.status < 0, "case %zu", i);
+        end(&scene);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_silent_server_is_named),
                                        cmocka_unit_test(a_missing_worker_is_named),
-                                       cmocka_unit_test(a_refusal_that_names_nothing)};
+                                       cmocka_unit_test(a_refusal_that_names_nothing),
+                                       cmocka_unit_test(a_refusal_in_place_of_parameters)};
     return cmocka_run_group_tests_name("servers silent", tests, NULL, NULL);
 }
