@@ -144,6 +144,21 @@ class Kubernetes(harness.Case):
 
     # ---- what the containers run --------------------------------------------------------------------------------
 
+    def test_the_image_has_the_libraries(self):
+        """The image installs the package of every library that the tool is linked with, as far as it is not in each."""
+        if "bookworm" not in pathlib.Path("/etc/os-release").read_text() or not shutil.which("readelf"):
+            self.skipTest("this is not Debian 12, or there is no readelf")
+        run = lambda *words: subprocess.run(words, capture_output=True, text=True).stdout
+        names = re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", harness.TOOL))
+        places = dict(re.findall(r"(\S+) => (\S+)", run("ldd", harness.TOOL)))
+        places = [os.path.realpath(places[name]) for name in names if name in places and "san.so" not in name]
+        # Some packages still say /lib where files are in /usr/lib.
+        lines = run("dpkg", "-S", *places, *[place.removeprefix("/usr") for place in places]).splitlines()
+        packages = {line.partition(":")[0] for line in lines}
+        image = (EXAMPLES / "Containerfile").read_text().split("FROM")[2].split()
+        self.assertIn("libc6", packages)
+        self.assertEqual(packages - {"libc6", *image}, set())
+
     def need_tcp(self):
         if "\n  train " not in self.ok("help") or "tcp" not in self.ok("--version").partition("links")[2]:
             self.skipTest("the tool is built without the trainer or without the tcp link")
