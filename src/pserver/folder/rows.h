@@ -39,8 +39,8 @@ gw_status gw_ps_rows_get(struct gw_ps_rows *rows, uint64_t id, void *bytes, size
 gw_status gw_ps_rows_look(struct gw_ps_rows *rows);
 
 /* A commit is begin, then any puts and drops, then end. `number` counts commits. After an error, call undo: nothing has
- * changed. If there was no room, it also empties the log, as far as the database has room; true: try once more. If another
- * program writes to the database, begin waits for its end, for patience_ms at most. Errors: GW_ERR_SYSTEM. */
+ * changed. If there was no room, it also empties the log, as far as the database has room; true: try once more. If
+ * another program writes to the database, begin waits for its end, for patience_ms at most. Errors: GW_ERR_SYSTEM. */
 gw_status gw_ps_rows_begin(struct gw_ps_rows *rows, int patience_ms);
 gw_status gw_ps_rows_put(struct gw_ps_rows *rows, uint64_t id, const void *bytes, size_t n_bytes);
 gw_status gw_ps_rows_drop(struct gw_ps_rows *rows, uint64_t from, uint64_t to); /* the rows from <= id < to */
