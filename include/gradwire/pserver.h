@@ -195,7 +195,7 @@ typedef struct gw_ps_value {
     gw_ps_shape shape;
     /* the round of the pushes; with GW_PS_STALE and GW_PS_ASYNC the number of the asking worker's last push */
     uint64_t round;
-    uint32_t n_pushes;
+    uint32_t n_pushes; /* of how many pushes it is made; of parts on several servers the fewest */
     void *bytes;
     size_t n_bytes;
     void *hold; /* used by the library only */

@@ -381,9 +381,9 @@ class Client(OfOneProcess):
 
     def pull_parameter(self, key, reduce_method, scale_key=None, counted=False):
         """Returns the reduced pushes of the workers in the round of this worker's last push: a numpy array, or bytes
-        for a frame. counted: returns a pair, that and how many pushes it is made of. These are fewer than the workers
-        if the server leaves workers out (`--missing continue`, `--backup`), or does not wait (the modes stale and
-        async)."""
+        for a frame. counted: returns a pair, that and how many pushes it is made of (of parts on several servers the
+        fewest). These are fewer than the workers if the server leaves workers out (`--missing continue`, `--backup`),
+        or does not wait (the modes stale and async)."""
         name, scale = _api.text("key", key), None if scale_key is None else _api.text("scale_key", scale_key)
         method = _number(self._lib.gw_ps_method_name, reduce_method, "reduce_method")
         value = _Value()

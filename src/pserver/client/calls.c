@@ -187,6 +187,9 @@ static void take_value(const struct gw_ps_client *client, struct request *reques
     request->value = NULL;
     if (request->place.n_parts == 1)
         return;
+    for (uint32_t p = 1; p < request->place.n_parts; p++)
+        if (request->parts[p].answer.n_pushes < out->n_pushes)
+            out->n_pushes = request->parts[p].answer.n_pushes;
     struct gw_ps_asked asked = gw_ps_asked_of(client, request, 0);
     asked.shape = request->place.shape;
     out->shape = gw_ps_answer_shape(&asked);

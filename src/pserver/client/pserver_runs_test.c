@@ -153,6 +153,28 @@ static void die_for_long(gw_ps_client *client)
         usleep(1000);
 }
 
+/* Rank 1 dies in the middle of a push, and is left out: one part is of two pushes, and the other of one. The value does
+ * not pass for one of two. */
+TEST(parts_of_fewer_pushes)
+{
+    for (uint32_t server = 0; server < 2; server++) {
+        gw_ps_client *a = come(0), *b = come(1);
+        gw_ps_value value;
+        init_long(a), init_long(b);
+        push_long(a, 1), push_long(b, 2); /* the first round waits for all */
+        push_half(b, server, 5);
+        die_for_long(b);
+        push_long(a, 1);
+        ok(gw_ps_pull(a, "long", GW_PS_SUM, NULL, &value));
+        const float *sums = value.bytes;
+        CHECK(value.n_pushes == 1 && sums[0] == (server ? 1 : 6) && sums[LONG_KEY - 1] == (server ? 6 : 1),
+              "server %u: %u pushes, sums %g and %g", server, value.n_pushes, (double)sums[0],
+              (double)sums[LONG_KEY - 1]);
+        gw_ps_value_free(&value);
+        gw_ps_client_destroy(a);
+    }
+}
+
 /* Rank 1 was left out. When it comes back, one server is a round ahead of the other. */
 TEST(who_was_left_out_goes_on)
 {
@@ -255,6 +277,8 @@ int main(void)
         cmocka_unit_test(a_leftover_push_does_not_mix),
         ON_SERVER(keys_begin_alike, .n_workers = 2, .away_ms = 300),
         ON_TWO(parts_begin_alike, .n_workers = 2, .away_ms = 300),
+        ON_TWO(parts_of_fewer_pushes, .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50,
+               .log = find_round),
         ON_TWO(who_was_left_out_goes_on, .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50,
                .log = find_round),
         ON_TWO(who_was_left_out_goes_on, .n_workers = 2, .missing = GW_PS_MISSING_CONTINUE, .away_ms = 50,
