@@ -413,14 +413,19 @@ static int main_once(const char *level)
     return sum != 0;
 }
 
-static bool hurry; /* nobody sleeps */
-static uint32_t sleeps;
+static bool hurry; /* nobody sleeps; MPI's clock goes on by a second instead */
+static double hurried;
 
-/* Takes the place of libc's own, also in the library of the mpi link. */
+/* These two take the place of libc's and MPI's own, also in the library of the mpi link. */
 GW_API int nanosleep(const struct timespec *time, struct timespec *left)
 {
-    sleeps++;
+    hurried += hurry;
     return hurry ? 0 : clock_nanosleep(CLOCK_REALTIME, 0, time, left);
+}
+
+GW_API double MPI_Wtime(void)
+{
+    return PMPI_Wtime() + hurried;
 }
 
 /* Rank 0 starts MPI, and comes to the meeting only after the others have waited for it in vain. */
@@ -432,9 +437,10 @@ static int main_late(void)
     MPI_Request met;
     hurry = true;
     if (rank > 0) {
+        const time_t begin = time(NULL); /* MPI has no clock before it begins */
         failed = expect((uint32_t)rank, gw_link_mpi_world(NULL, 0, 0, &link), GW_ERR_TIMEOUT, gw_last_error(),
                         "not all ranks of MPI came within 60 s");
-        failed += sleeps < 60000;
+        failed += hurried + difftime(time(NULL), begin) < 59;
         failed += expect((uint32_t)rank, gw_link_open(NULL, "mpi:", NULL, 1, &link), GW_ERR_TIMEOUT, gw_last_error(),
                          "not all ranks of MPI came within 60 s"); /* at once: MPI would wait for ever */
         MPI_Send(&failed, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);

@@ -11,7 +11,7 @@
 #include <time.h>
 
 /* A start of many processes takes some seconds. */
-enum { MEETING_MS = 60000 };
+enum { MEETING_S = 60 };
 
 static bool we_began;
 static bool in_vain; /* we waited for the other ranks, and not all came: nobody shall wait for them again */
@@ -39,7 +39,7 @@ static gw_status not_met(void)
 {
     return gw_fail(GW_ERR_TIMEOUT,
                    "not all ranks of MPI came within %d s after MPI_Init: look for one that died (srun says so)",
-                   MEETING_MS / 1000);
+                   MEETING_S);
 }
 
 /* Waits until all ranks have begun MPI. If one of them died while it did, MPI would let the others wait for ever: srun
@@ -48,7 +48,8 @@ static gw_status meet(void)
 {
     MPI_Request met;
     int all = 0, error = MPI_Ibarrier(MPI_COMM_WORLD, &met);
-    for (int ms = 0; !error && !all && ms < MEETING_MS; ms++) {
+    const double end = MPI_Wtime() + MEETING_S;
+    while (!error && !all && MPI_Wtime() < end) {
         error = MPI_Test(&met, &all, MPI_STATUS_IGNORE);
         if (!error && !all)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
