@@ -1,6 +1,6 @@
 /* The exchange: averages the gradients of all members, group by group, beside the computation.
  *
- *     gw_exchange_create(ctx, &options, &ex);                   // every rank; fields say what must be alike
+ *     gw_exchange_create(ctx, &options, &ex);                   // every member; `options` says what must be alike
  *     for each step:
  *         gw_exchange_begin(ex, step);
  *         gw_exchange_submit(ex, tensor, grad);                 // as backward finishes each tensor, any order
@@ -46,9 +46,10 @@ typedef struct gw_exchange_options {
      * exchange only, and its workers must begin with the same step. NULL: the members of the link own the slices */
     gw_ps_client *servers;
     uint64_t seed;
-    /* how many milliseconds a member may be silent while others wait for it; 0: 60,000. Those that wait for it name it
-     * then, or a second later, and all members end. A member that owes nothing in this step, and itself waits, is not
-     * silent: it says so. If nothing else comes for four times this time, the wait ends all the same */
+    /* how many milliseconds a member may be silent while others wait for it; 0: 60,000. Then, or a second later,
+     * those that wait for it name it, and all members end. A member that owes nothing in this step, and itself waits,
+     * is not silent: it says so. If nothing but such words comes for four times this time, the wait ends all the same
+     */
     uint32_t timeout_ms;
     /* the number of the machine that each rank runs on; copied. It must be the same on all members. All workers of one
      * machine then send to another machine together: one sum if the codec holds integers, else all their frames in one
@@ -91,7 +92,7 @@ typedef struct gw_step_result {
     uint32_t bad_tensor, bad_rank; /* if committed is false: the lowest (tensor, rank) found */
     uint64_t bytes_up;             /* sent by this member as a worker: statistics and pushes */
     uint64_t bytes_down;           /* received by this member as a worker: shared numbers and pulls */
-    uint64_t dense_bytes;          /* 4 bytes for each element that goes to another owner */
+    uint64_t dense_bytes;          /* what the pushes would take in float32 */
     /* nonzeros of this worker's pushed frames; 0 without GW_EXCHANGE_ACCOUNT */
     uint64_t nonzeros;
     uint64_t elements;                  /* elements of the same frames; 0 without GW_EXCHANGE_ACCOUNT */
@@ -126,14 +127,14 @@ typedef struct gw_tensor_traffic {
  * tell each other what must be the same on all: codec, seed, tensors, groups, machines, identity. If something differs,
  * the exchange ends. A member that found the difference gets GW_ERR_ARGUMENT from its next call on, and a sentence with
  * both values. The others get GW_ERR_PEER. No step ends before all members have been compared. The caller destroys *out
- * with gw_exchange_destroy. Errors: GW_ERR_ARGUMENT, GW_ERR_SPEC (momentum= with server_optimizer),
- * GW_ERR_ORDER (the client has not met its servers), GW_ERR_MEMORY, GW_ERR_SYSTEM. Over a link the other members hear
- * of GW_ERR_MEMORY and GW_ERR_SYSTEM. After other errors call again, or gw_link_fail. */
+ * with gw_exchange_destroy. Errors: GW_ERR_ARGUMENT, GW_ERR_SPEC (momentum= with server_optimizer), GW_ERR_ORDER (the
+ * client has not met its servers), GW_ERR_MEMORY, GW_ERR_SYSTEM. Over a link the other members hear of GW_ERR_MEMORY
+ * and GW_ERR_SYSTEM. After other errors they wait for this member: call again, or gw_link_fail. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_create(gw_context *context, const gw_exchange_options *options,
                                                   gw_exchange **out);
 
 /* Tells the other members that this one begins no more steps, as gw_exchange_destroy does. Call it between steps, if
- * there is time between the last step and the end. A member that has begun another step gets GW_ERR_PEER at once, with
+ * there is time between the last step and the end. A member that has begun a step more gets GW_ERR_PEER at once, with
  * a sentence that names this member. Members that have made the same steps are not disturbed. The call does not wait.
  * After it, call only gw_exchange_destroy. A second call does nothing. With servers the call does nothing: they notice
  * themselves who is there. Errors: GW_ERR_ARGUMENT (NULL), GW_ERR_ORDER (a step is open), or the error that ended the
@@ -166,8 +167,8 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_submit_many(gw_exchange *exchange, ui
  * the step. The result is written, and the next step may begin. (With server_optimizer, and a mode of the servers that
  * is not GW_PS_SYNC, that is about this member's gradients alone.) Errors: GW_ERR_ORDER (a tensor was not submitted:
  * submit it, and wait again; or members began different steps), GW_ERR_PEER, GW_ERR_TIMEOUT (the sentence names the
- * silent members), GW_ERR_MEMORY, and those of codec and link. Each ends the exchange, but those of a missing tensor,
- * of no open step, and of another thread that waits already: only gw_exchange_destroy may be called then. */
+ * silent members), GW_ERR_MEMORY, and those of codec and link. Three leave the exchange as it is: a tensor is missing,
+ * no step is open, another thread waits already. After any other error call only gw_exchange_destroy. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_wait(gw_exchange *exchange, gw_step_result *result);
 
 /* With server_optimizer: between gw_exchange_create and the first step every member hands over its first parameters,
@@ -203,8 +204,9 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_set(gw_exchange *exchange, gw_exchang
 
 /* Writes what the codec keeps between steps of all tensors on this member (topk: residuals, thresholds), for a
  * checkpoint. *state_bytes: how many bytes that are; 0 if the codec keeps nothing. dst NULL: the call only tells
- * *state_bytes, which does not change. Call it between steps, on the thread that calls gw_exchange_wait. Errors:
- * GW_ERR_CAPACITY (dst_capacity is too small), GW_ERR_ORDER (a step is open), GW_ERR_ARGUMENT. */
+ * *state_bytes, which stays the same while the exchange lives. Call it between steps, on the thread that calls
+ * gw_exchange_wait. Errors: GW_ERR_CAPACITY (dst_capacity is too small), GW_ERR_ORDER (a step is open),
+ * GW_ERR_ARGUMENT. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_save(const gw_exchange *exchange, void *dst, size_t dst_capacity,
                                                 size_t *state_bytes);
 
