@@ -18,6 +18,8 @@ COLUMNS = "run workers optimizer codec seed steps test_accuracy train_loss bytes
 COLUMNS += "images_per_second replicas_identical parameter_hash".split()
 
 BATCH, STEPS = 64, 10000
+SAME = f"--net lenet --batch {BATCH} --steps {STEPS} --schedule poly:0.5 --weight-decay 0.0005 --plan single"
+SAME += " --timeout 600"
 OPTIMIZERS = {
     "momentum": ["--optimizer", "momentum", "--momentum", "0.9", "--lr", "0.01"],
     "sgd": ["--optimizer", "sgd", "--lr", "0.1"],
@@ -54,32 +56,8 @@ def all_runs():
 
 def run_one(args, run):
     name, workers, optimizer, codec, spec, seed = run
-    s = grid.train(
-        args,
-        "--net",
-        "lenet",
-        "--data",
-        args.data,
-        "--workers",
-        workers,
-        "--codec",
-        spec,
-        "--batch",
-        BATCH,
-        "--steps",
-        STEPS,
-        *OPTIMIZERS[optimizer],
-        "--schedule",
-        "poly:0.5",
-        "--weight-decay",
-        "0.0005",
-        "--seed",
-        seed,
-        "--plan",
-        "single",
-        "--timeout",
-        "600",
-    )
+    words = [*SAME.split(), "--data", args.data, "--workers", workers, "--codec", spec, "--seed", seed]
+    s = grid.train(args, *words, *OPTIMIZERS[optimizer])
     return {
         **{k: s[k] for k in COLUMNS if k in s},
         "workers": workers,

@@ -22,6 +22,8 @@ COLUMNS = "run optimizer mode codec lr seed steps test_accuracy train_loss bytes
 COLUMNS += "images_per_second skipped_steps replicas_identical parameter_hash".split()
 
 WORKERS, BATCH, STEPS = 3, 64, 1000
+SAME = f"--net lenet --batch {BATCH} --steps {STEPS} --schedule poly:0.5 --weight-decay 0.0005 --plan single"
+SAME += " --timeout 600"
 OPTIMIZERS = {"momentum": 0.01, "sgd": 0.1}
 MODES = ("local", "sync", "async", "stale:1", "stale:4")
 CODECS = {"none": "none", "ternary": "ternary", "topk": "topk:ratio=0.01,scope=layer,refresh=100,over=0"}
@@ -32,10 +34,9 @@ def all_runs():
     return [
         (f"{optimizer}-{mode.replace(':', '')}-{codec}-lr{lr:g}-s{seed}", optimizer, mode, codec, lr, seed)
         for seed in (1, 2)
-        for optimizer, rate in OPTIMIZERS.items()
+        for optimizer, lr in OPTIMIZERS.items()
         for codec in CODECS
         for mode in MODES
-        for lr in (rate,)
     ]
 
 
@@ -48,34 +49,8 @@ def server(args, mode):
 
 def run_one(args, run):
     name, optimizer, mode, codec, lr, seed = run
-    words = [
-        "--net",
-        "lenet",
-        "--data",
-        args.data,
-        "--workers",
-        WORKERS,
-        "--codec",
-        CODECS[codec],
-        "--batch",
-        BATCH,
-        "--steps",
-        STEPS,
-        "--optimizer",
-        optimizer,
-        "--lr",
-        lr,
-        "--schedule",
-        "poly:0.5",
-        "--weight-decay",
-        "0.0005",
-        "--seed",
-        seed,
-        "--plan",
-        "single",
-        "--timeout",
-        "600",
-    ]
+    words = [*SAME.split(), "--data", args.data, "--workers", WORKERS, "--codec", CODECS[codec], "--seed", seed]
+    words += ["--optimizer", optimizer, "--lr", lr]
     with contextlib.ExitStack() as stack:
         if mode != "local":
             words += ["--servers", stack.enter_context(server(args, mode)), "--parameters", "servers"]

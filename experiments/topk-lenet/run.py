@@ -20,6 +20,8 @@ COLUMNS = "run method ratio refresh seed steps test_accuracy bytes_up bytes_down
 COLUMNS += "sent_to_k_mean sent_to_k_most parameter_hash".split()
 
 WORKERS, BATCH, STEPS, SEEDS = 4, 64, 5000, (1, 2)
+SAME = f"--net lenet --batch {BATCH} --steps {STEPS} --schedule poly:0.5 --weight-decay 0.0005 --plan single"
+SAME += " --timeout 600"
 RATIOS = (0.1, 0.01, 0.001)
 
 
@@ -58,39 +60,8 @@ def all_runs():
 def run_one(args, run):
     name, method, ratio, refresh, seed, spec = run
     with tempfile.TemporaryDirectory() as out:
-        s = grid.train(
-            args,
-            "--net",
-            "lenet",
-            "--data",
-            args.data,
-            "--workers",
-            WORKERS,
-            "--codec",
-            spec,
-            "--batch",
-            BATCH,
-            "--steps",
-            STEPS,
-            "--optimizer",
-            "momentum",
-            "--momentum",
-            "0.9",
-            "--lr",
-            "0.01",
-            "--schedule",
-            "poly:0.5",
-            "--weight-decay",
-            "0.0005",
-            "--seed",
-            seed,
-            "--plan",
-            "single",
-            "--timeout",
-            "600",
-            "--out",
-            out,
-        )
+        words = [*SAME.split(), "--data", args.data, "--workers", WORKERS, "--codec", spec, "--seed", seed]
+        s = grid.train(args, *words, *"--optimizer momentum --momentum 0.9 --lr 0.01 --out".split(), out)
         steps = [json.loads(line) for line in (pathlib.Path(out) / "metrics.jsonl").read_text().splitlines()]
     # Rank 0 counts what it sends in some steps, which are spread over the run.
     drift = [step["nonzero_share"] / ratio for step in steps if ratio and step["nonzero_share"] is not None]
