@@ -91,7 +91,7 @@ def make(torch, model, seed):
     return Sized(), lambda ddp: ddp(None)
 
 
-def attach(torch, ddp, method, optimizer):
+def attach(ddp, method, optimizer):
     """Attaches a method to ddp. Returns a function that ends it."""
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
@@ -170,7 +170,7 @@ def host(job):
             dist._DEFAULT_FIRST_BUCKET_BYTES = cap << 20 if one_bucket else first_bucket
             ddp = DistributedDataParallel(module, bucket_cap_mb=cap)
             optimizer = torch.optim.SGD(ddp.parameters(), RATE, momentum=0.9)
-            close = attach(torch, ddp, method, optimizer)
+            close = attach(ddp, method, optimizer)
             if job["until"]:
                 train_until(torch, job, method, ddp, optimizer)
                 close()

@@ -45,7 +45,7 @@ def theirs(args, net, batch, threads, folder):
     return batch / float(text), memory
 
 
-def torch_main(args, net, batch, threads, folder):
+def torch_main(net, batch, threads, folder):
     """The main function of the other process. It prints the median seconds of a step."""
     import numpy
     import torch
@@ -76,7 +76,7 @@ def main():
     parser.add_argument("--torch", nargs=4, metavar=("NET", "BATCH", "THREADS", "FOLDER"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.torch:
-        return torch_main(args, *args.torch)
+        return torch_main(*args.torch)
     print(
         f"{'network':12} {'batch':>5} {'threads':>7} {'images/s':>9} {'PyTorch':>9} {'ratio':>6} {'MB':>6} "
         f"{'PyTorch':>8}"

@@ -7,7 +7,6 @@ import json
 import statistics
 import time
 
-import torch
 import torch.distributed as dist
 
 from .. import _api, _library

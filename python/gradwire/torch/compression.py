@@ -7,7 +7,6 @@ futures: then the buckets hold the averages. A step ends when every parameter ha
 import atexit
 import contextlib
 import copy
-import ctypes
 import queue
 import sys
 import threading
@@ -15,7 +14,6 @@ import weakref
 
 import torch
 
-from .. import _api
 from .._owner import OfOneProcess
 from ..errors import Error, Status, Timeout
 from .buckets import Bucket, Layout, Passed
