@@ -1,5 +1,5 @@
-/* What tests share: a check that names the case that failed, and numbers that look random and are the same on every
- * machine. */
+/* What tests share: how a file lists its tests, a check that names the case that failed, and numbers that look random
+ * and are the same on every machine. */
 #ifndef GW_TESTS_CHECKS_H
 #define GW_TESTS_CHECKS_H
 
@@ -11,11 +11,60 @@
 
 #include <cmocka.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #undef stop /* cmocka 2 has a macro of this name, and here many a field has it */
 
-/* The head of a test that needs nothing of what cmocka set up for it. */
-#define TEST(name) static void name(void **state __attribute__((unused)))
+enum { MOST_TESTS = 64 };
+
+/* The tests of a file. Each notes itself before main begins. */
+static struct CMUnitTest noted_tests[MOST_TESTS];
+static int noted_lines[MOST_TESTS];
+static size_t n_noted;
+
+static inline void note_test(int line, struct CMUnitTest test)
+{
+    size_t at = n_noted++;
+    if (at == MOST_TESTS)
+        abort();
+    for (; at > 0 && noted_lines[at - 1] > line; at--) {
+        noted_lines[at] = noted_lines[at - 1];
+        noted_tests[at] = noted_tests[at - 1];
+    }
+    noted_lines[at] = line;
+    noted_tests[at] = test;
+}
+
+/* If a header has tests, those who include it list them. */
+#define TEST_AS(name, ...)                                                                                             \
+    static void name(void **state);                                                                                    \
+    __attribute__((constructor)) static void note_##name(void)                                                         \
+    {                                                                                                                  \
+        if (strcmp(__FILE__, __BASE_FILE__) == 0)                                                                      \
+            note_test(__LINE__, (struct CMUnitTest)__VA_ARGS__);                                                       \
+    }                                                                                                                  \
+    static void name(void **state __attribute__((unused)))
+
+/* The head of a test. `state` is what cmocka set up for it; most need nothing of it. */
+#define TEST(name) TEST_AS(name, cmocka_unit_test(name))
+
+/* The same with a function before the test, and one after it. */
+#define TEST_BETWEEN(name, before, after) TEST_AS(name, cmocka_unit_test_setup_teardown(name, before, after))
+
+/* Runs the tests of the file in the order in which they stand there. `before` goes before the first one, `after` behind
+ * the last one, and both may be NULL. Returns how many have failed. */
+static inline int run_noted_tests(const char *group, CMFixtureFunction before, CMFixtureFunction after)
+{
+    return _cmocka_run_group_tests(group, noted_tests, n_noted, before, after);
+}
+
+/* The main function of a file that prepares nothing. */
+#define RUN_TESTS(group, before, after)                                                                                \
+    int main(void)                                                                                                     \
+    {                                                                                                                  \
+        return run_noted_tests(group, before, after);                                                                  \
+    }
 
 /* Fails the test unless `condition` holds. The sentence says which case it was: sizes, options, seeds. */
 #define CHECK(condition, ...)                                                                                          \

@@ -153,12 +153,4 @@ TEST(lack_of_memory_leaves_nothing)
     assert_int_equal(shortage.live, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refused_arguments_leave_nothing), cmocka_unit_test(refused_links_have_no_functions),
-        cmocka_unit_test(what_was_not_made_is_refused),    cmocka_unit_test(what_is_not_there_may_be_asked_and_ended),
-        cmocka_unit_test(lack_of_memory_leaves_nothing),
-    };
-    return cmocka_run_group_tests_name("creates", tests, NULL, NULL);
-}
+RUN_TESTS("creates", NULL, NULL)

@@ -188,12 +188,4 @@ TEST(refusals_leave_nothing)
     gw_context_destroy(context);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_allocation_may_fail),
-        cmocka_unit_test(encoding_again_takes_no_memory),
-        cmocka_unit_test(refusals_leave_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("memory", NULL, NULL)

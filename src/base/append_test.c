@@ -56,13 +56,4 @@ TEST(ranks_are_named)
                         "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 1 more");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_follow_each_other),
-        cmocka_unit_test(nothing_is_written_past_the_end),
-        cmocka_unit_test(a_text_that_fits_is_whole),
-        cmocka_unit_test(ranks_are_named),
-    };
-    return cmocka_run_group_tests_name("append", tests, NULL, NULL);
-}
+RUN_TESTS("append", NULL, NULL)

@@ -31,11 +31,10 @@ static void *get_mask(void *mask)
     return NULL;
 }
 
-static void threads_take_no_signals_of_the_program(void **state)
+TEST(threads_take_no_signals_of_the_program)
 {
     pthread_t thread;
     sigset_t mask;
-    (void)state;
     assert_int_equal(gw_thread_start(&thread, get_mask, &mask), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(sigismember(&mask, SIGINT) && sigismember(&mask, SIGTERM) && sigismember(&mask, SIGUSR1));
@@ -691,34 +690,4 @@ TEST(clocks_go_on)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_instruction_set_is_capped),
-        cmocka_unit_test(philox_gives_the_published_answers),
-        cmocka_unit_test(counters_tell_every_use_apart),
-        cmocka_unit_test(status_numbers_and_texts_are_fixed),
-        cmocka_unit_test(a_sentence_belongs_to_its_thread),
-        cmocka_unit_test(a_sentence_may_be_built_on_the_last_and_is_never_cut_open),
-        cmocka_unit_test(a_sentence_is_one_line_that_a_terminal_may_show),
-        cmocka_unit_test(errors_are_forwarded_and_success_is_not),
-        cmocka_unit_test(memory_is_aligned_whatever_the_allocator_gives),
-        cmocka_unit_test(sizes_that_overflow_are_refused_unasked),
-        cmocka_unit_test(an_allocator_without_memory_is_an_error),
-        cmocka_unit_test(wrong_contexts_are_refused),
-        cmocka_unit_test(a_context_that_runs_out_of_memory_leaves_nothing),
-        cmocka_unit_test(the_version_is_the_headers),
-        cmocka_unit_test(loops_cover_every_index_once),
-        cmocka_unit_test(the_first_failure_in_a_loop_is_told),
-        cmocka_unit_test(many_short_loops_in_a_row),
-        cmocka_unit_test(all_threads_work_and_are_waited_for),
-        cmocka_unit_test(a_loop_in_a_loop_runs_on_its_caller),
-        cmocka_unit_test(callers_share_a_context),
-        cmocka_unit_test(a_context_works_alone_in_a_fork),
-        cmocka_unit_test(float_modes_are_set_and_put_back),
-        cmocka_unit_test(codec_threads_keep_denormals),
-        cmocka_unit_test(threads_take_no_signals_of_the_program),
-        cmocka_unit_test(clocks_go_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("base", NULL, NULL)

@@ -62,11 +62,4 @@ TEST(a_child_of_a_dead_parent_ends)
     assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGTERM);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_child_ends_with_its_parent),
-        cmocka_unit_test(a_child_of_a_dead_parent_ends),
-    };
-    return cmocka_run_group_tests_name("child", tests, NULL, NULL);
-}
+RUN_TESTS("child", NULL, NULL)

@@ -214,12 +214,4 @@ TEST(test_the_folder_comes_to_disk)
     assert_int_equal(rmdir(top), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_file_gets_its_name),   cmocka_unit_test(test_without_renameat2),
-        cmocka_unit_test(test_waits_for_a_descriptor), cmocka_unit_test(test_gives_up),
-        cmocka_unit_test(test_other_errors),           cmocka_unit_test(test_the_folder_comes_to_disk),
-    };
-    return cmocka_run_group_tests_name("files", tests, make_file, remove_file);
-}
+RUN_TESTS("files", make_file, remove_file)

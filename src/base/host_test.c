@@ -79,12 +79,4 @@ TEST(hosts_and_ports_are_joined)
     assert_int_equal(gw_host_join("it", "node7", 80, text, strlen("node7:80") + 1), GW_OK);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts_lose_their_brackets),
-        cmocka_unit_test(hosts_and_ports_are_split),
-        cmocka_unit_test(hosts_and_ports_are_joined),
-    };
-    return cmocka_run_group_tests_name("host", tests, NULL, NULL);
-}
+RUN_TESTS("host", NULL, NULL)

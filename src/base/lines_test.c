@@ -80,13 +80,4 @@ TEST(long_lines_are_cut)
     assert_true(difference.first[0] == 'a' && difference.second[0] == 'b');
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_control_characters),
-        cmocka_unit_test(lines_with_names),
-        cmocka_unit_test(the_first_difference),
-        cmocka_unit_test(long_lines_are_cut),
-    };
-    return cmocka_run_group_tests_name("lines", tests, NULL, NULL);
-}
+RUN_TESTS("lines", NULL, NULL)

@@ -73,12 +73,4 @@ TEST(synonyms_go_before)
     assert_string_equal(gw_nearest("top", words, 2, synonyms), "topk"); /* the synonym's meaning is not in the list */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_fewest_edits_win),
-        cmocka_unit_test(the_first_of_equals_and_the_lengths),
-        cmocka_unit_test(synonyms_go_before),
-    };
-    return cmocka_run_group_tests_name("nearest", tests, NULL, NULL);
-}
+RUN_TESTS("nearest", NULL, NULL)

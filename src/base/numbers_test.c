@@ -98,7 +98,7 @@ TEST(test_strict_numbers)
 }
 
 /* The text is short, and reads as the same number. */
-static void test_shortest(void **state)
+TEST(test_shortest)
 {
     static const struct {
         double x;
@@ -111,16 +111,10 @@ static void test_shortest(void **state)
                 {1e-5, "1e-05"},
                 {1.0 / 3, "0.3333333333333333"},
                 {123456789012345678.0, "1.2345678901234568e+17"}};
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         assert_string_equal(gw_decimal_of(rows[i].x).text, rows[i].text);
     for (double x = 5e-324; x < 1e300; x *= 1.7e7)
         assert_true(strtod(gw_decimal_of(x).text, NULL) == x);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers), cmocka_unit_test(test_bytes),
-                                       cmocka_unit_test(test_strict_numbers), cmocka_unit_test(test_shortest)};
-    return cmocka_run_group_tests_name("numbers", tests, NULL, NULL);
-}
+RUN_TESTS("numbers", NULL, NULL)

@@ -93,15 +93,4 @@ TEST(a_program_of_another_version_gets_its_plan)
                          profile.later ? GW_ERR_ARGUMENT : GW_OK);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_earlier_struct_has_zeros_behind_it),
-        cmocka_unit_test(a_later_struct_may_add_zeros_only),
-        cmocka_unit_test(what_is_no_size_is_refused),
-        cmocka_unit_test(no_struct_becomes_shorter),
-        cmocka_unit_test(a_program_of_another_version_gets_its_context),
-        cmocka_unit_test(a_program_of_another_version_gets_its_plan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("options", NULL, NULL)

@@ -52,8 +52,4 @@ TEST(long_text_is_cut)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_kind), cmocka_unit_test(long_text_is_cut)};
-    return cmocka_run_group_tests_name("quote", tests, NULL, NULL);
-}
+RUN_TESTS("quote", NULL, NULL)

@@ -1,7 +1,6 @@
 /* Tests the memory that contexts keep from call to call: what is handed out again, how much is kept, and that threads
  * may ask at the same time. */
 #include "base/scratch.h"
-#include "base/memory.h"
 #include "base/threads.h"
 #include "checks.h"
 #include "shortage.h"
@@ -94,13 +93,4 @@ TEST(threads_share_it)
     assert_int_equal(counted.live, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_block_is_handed_out_again),
-        cmocka_unit_test(what_is_kept_is_bounded),
-        cmocka_unit_test(without_a_context_nothing_is_kept),
-        cmocka_unit_test(threads_share_it),
-    };
-    return cmocka_run_group_tests_name("scratch", tests, NULL, NULL);
-}
+RUN_TESTS("scratch", NULL, NULL)

@@ -89,10 +89,4 @@ TEST(numbers_are_decimal)
     CHECK(gw_spec_number("3", 3, 10, &x) && x == 3 && !gw_spec_number("2.9", 3, 10, &x), "%g", x);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(options_come_in_their_order),
-                                       cmocka_unit_test(wrong_options_are_named),
-                                       cmocka_unit_test(numbers_are_decimal)};
-    return cmocka_run_group_tests_name("spec", tests, NULL, NULL);
-}
+RUN_TESTS("spec", NULL, NULL)

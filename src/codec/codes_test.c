@@ -56,12 +56,4 @@ TEST(the_rest_is_refused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(there_and_back),
-        cmocka_unit_test(bytes_are_known),
-        cmocka_unit_test(the_rest_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("codes", NULL, NULL)

@@ -3,7 +3,6 @@
 #include "base/philox.h"
 #include "wire/bytes.h"
 
-#include <float.h>
 #include <math.h>
 
 /* ---- shared helpers --------------------------------------------------------------------------- */

@@ -754,23 +754,5 @@ int main(void)
     FOR_EACH_SET(k)
     printf(" %s", k->name);
     printf("\n");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(statistics_are_the_same),
-        cmocka_unit_test(what_is_not_finite_is_seen_anywhere),
-        cmocka_unit_test(large_and_small_blocks_are_summed_in_float64),
-        cmocka_unit_test(draws_are_the_same),
-        cmocka_unit_test(rounding_is_the_same),
-        cmocka_unit_test(carrying_is_the_same),
-        cmocka_unit_test(the_ends_are_certain),
-        cmocka_unit_test(ties_are_broken_by_further_bits),
-        cmocka_unit_test(the_highest_tie_goes_to_the_threshold),
-        cmocka_unit_test(the_largest_element_is_drawn_even_then),
-        cmocka_unit_test(signs_are_gathered_and_scattered),
-        cmocka_unit_test(bitmaps_are_expanded),
-        cmocka_unit_test(digits_are_added),
-        cmocka_unit_test(digits_are_parted),
-        cmocka_unit_test(planes_are_decoded),
-        cmocka_unit_test(magnitudes_are_parted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_noted_tests("kernels", NULL, NULL);
 }

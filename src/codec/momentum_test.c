@@ -335,15 +335,4 @@ TEST(an_overflow_does_not_stay)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(velocities_are_coded),
-        cmocka_unit_test(floats_come_out_as_they_went_in),
-        cmocka_unit_test(velocities_are_delivered_if_asked_for),
-        cmocka_unit_test(a_saved_state_goes_on),
-        cmocka_unit_test(wrong_calls_are_refused),
-        cmocka_unit_test(an_overflow_does_not_stay),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("momentum", NULL, NULL)

@@ -471,25 +471,4 @@ TEST(decimal_points_do_not_depend_on_the_locale)
     setlocale(LC_NUMERIC, "C");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_found),
-        cmocka_unit_test(the_listing_is_complete),
-        cmocka_unit_test(wire_codecs_are_complete),
-        cmocka_unit_test(legal_words_are_spelled_out),
-        cmocka_unit_test(momentum_and_bias_are_known),
-        cmocka_unit_test(losses_are_known),
-        cmocka_unit_test(global_is_known),
-        cmocka_unit_test(what_is_not_legal_is_named),
-        cmocka_unit_test(missing_arguments_are_refused),
-        cmocka_unit_test(patterns_match_names),
-        cmocka_unit_test(who_leaves_nothing_in_float),
-        cmocka_unit_test(long_names_are_taken),
-        cmocka_unit_test(every_name_in_skip_must_fit),
-        cmocka_unit_test(patterns_of_many_stars_end),
-        cmocka_unit_test(short_tensors_are_left_in_float),
-        cmocka_unit_test(decimal_points_do_not_depend_on_the_locale),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("parse", NULL, NULL)

@@ -84,12 +84,4 @@ TEST(impossible_sizes_are_refused)
     assert_null(gw_buffers_take(&buffers, SIZE_MAX - 64));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(large_ones_are_used_again),
-        cmocka_unit_test(no_more_than_asked_are_kept),
-        cmocka_unit_test(impossible_sizes_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("buffers", NULL, NULL)

@@ -107,11 +107,4 @@ TEST(one_outlier_decides_nothing)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(finds_the_shorter_one_at_little_cost),
-                                       cmocka_unit_test(the_first_steps_cost_little),
-                                       cmocka_unit_test(follows_a_network_that_changes),
-                                       cmocka_unit_test(one_outlier_decides_nothing)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("chooser", NULL, NULL)

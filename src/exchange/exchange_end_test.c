@@ -388,19 +388,4 @@ TEST(an_exchange_belongs_to_its_process)
     gw_codec_destroy(codec);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_member_that_goes_is_named),
-        cmocka_unit_test(a_member_that_leaves_is_named),
-        cmocka_unit_test(members_with_nothing_to_send_may_leave_early),
-        cmocka_unit_test(a_silent_member_is_named),
-        cmocka_unit_test(a_chain_of_waits_names_its_end),
-        cmocka_unit_test(different_steps_are_an_error),
-        cmocka_unit_test(an_altered_message_does_no_harm),
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(a_refused_state_changes_nothing),
-        cmocka_unit_test(an_exchange_belongs_to_its_process),
-    };
-    return cmocka_run_group_tests_name("exchange's end", tests, NULL, NULL);
-}
+RUN_TESTS("exchange's end", NULL, NULL)

@@ -826,32 +826,4 @@ TEST(one_thread_waits)
     gw_codec_destroy(codec);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(averages_equal_the_codecs_own),
-        cmocka_unit_test(floats_are_the_mean),
-        cmocka_unit_test(bits_do_not_depend_on_order_or_groups),
-        cmocka_unit_test(owners_have_work_early),
-        cmocka_unit_test(the_first_owner_is_the_one_that_is_named),
-        cmocka_unit_test(machines_change_nothing),
-        cmocka_unit_test(machines_save_bytes),
-        cmocka_unit_test(links_machines_are_taken_if_that_saves),
-        cmocka_unit_test(large_tensors_are_cut),
-        cmocka_unit_test(steps_are_counted_past_16_bits),
-        cmocka_unit_test(many_members),
-        cmocka_unit_test(nothing_but_empty_tensors),
-        cmocka_unit_test(a_step_with_nan_is_dropped_by_all),
-        cmocka_unit_test(bytes_are_what_crossed),
-        cmocka_unit_test(accounts_tell_what_frames_hold_and_codecs_keep),
-        cmocka_unit_test(moments_stand_in_their_order),
-        cmocka_unit_test(options_are_checked),
-        cmocka_unit_test(a_gradient_of_zeros_rests_if_asked),
-        cmocka_unit_test(residuals_follow_the_unit_of_gradients),
-        cmocka_unit_test(links_serve_again),
-        cmocka_unit_test(a_call_left_behind_does_no_harm),
-        cmocka_unit_test(who_has_left_begins_no_step),
-        cmocka_unit_test(one_thread_waits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("exchange", NULL, NULL)

@@ -227,16 +227,4 @@ TEST(who_has_no_memory_says_farewell_too)
     gw_context_destroy(context);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_farewell_is_the_last_word),
-        cmocka_unit_test(a_farewell_is_passed_on_as_a_farewell),
-        cmocka_unit_test(a_farewell_names_who_left_first),
-        cmocka_unit_test(a_send_that_fails_finds_the_farewell),
-        cmocka_unit_test(a_first_message_that_cannot_be_sent_finds_the_farewell),
-        cmocka_unit_test(a_failure_between_steps_is_not_the_only_reason),
-        cmocka_unit_test(who_has_no_memory_says_farewell_too),
-    };
-    return cmocka_run_group_tests_name("farewells", tests, NULL, NULL);
-}
+RUN_TESTS("farewells", NULL, NULL)

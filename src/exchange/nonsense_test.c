@@ -503,14 +503,4 @@ TEST(sizes_of_links_at_their_limits)
     gw_codec_destroy(codec);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_line_must_be_the_same), cmocka_unit_test(a_first_message_is_checked),
-        cmocka_unit_test(who_says_nothing_is_named),   cmocka_unit_test(a_step_waits_for_the_comparison),
-        cmocka_unit_test(members_that_differ_end),     cmocka_unit_test(an_identity_is_checked),
-        cmocka_unit_test(nonsense_is_refused),         cmocka_unit_test(runs_come_in_any_order_but_once),
-        cmocka_unit_test(relays_are_the_ones_in_turn), cmocka_unit_test(sizes_of_links_at_their_limits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("nonsense", NULL, NULL)

@@ -160,13 +160,4 @@ TEST(an_average_is_refused)
     assert_int_equal(gw_average_once(NULL, "none", NULL, 0, members[0].values, 1, NULL), GW_ERR_ARGUMENT);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_frame_is_the_encoders),
-        cmocka_unit_test(a_frame_is_refused),
-        cmocka_unit_test(an_average_is_everybodys),
-        cmocka_unit_test(an_average_is_refused),
-    };
-    return cmocka_run_group_tests_name("once", tests, NULL, NULL);
-}
+RUN_TESTS("once", NULL, NULL)

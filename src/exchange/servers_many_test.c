@@ -10,12 +10,6 @@
 enum { WORKERS = 2, TENSORS = 1100, ELEMENTS = 8, STEPS = 2, TIMEOUT_MS = 60000 };
 enum { LATE_NS = 300000000, PAUSE_NS = 50000 };
 
-static void good(gw_status status)
-{
-    if (status < 0)
-        fail_msg("%s", gw_last_error());
-}
-
 struct worker {
     gw_ps_client *client;
     gw_exchange *exchange;
@@ -40,9 +34,9 @@ static void come(struct worker *w, const char *address, uint32_t rank, const gw_
                                          .servers = w->client,
                                          .timeout_ms = TIMEOUT_MS,
                                          .server_optimizer = optimizer};
-    good(gw_exchange_create(NULL, &options, &w->exchange));
+    ok(gw_exchange_create(NULL, &options, &w->exchange));
     if (optimizer)
-        good(gw_exchange_init_parameters(w->exchange, values));
+        ok(gw_exchange_init_parameters(w->exchange, values));
     free(tensors), free(values);
 }
 
@@ -51,20 +45,20 @@ static void come(struct worker *w, const char *address, uint32_t rank, const gw_
 static void make_step(struct worker *workers, uint32_t step)
 {
     for (uint32_t r = 0; r < WORKERS; r++) {
-        good(gw_exchange_begin(workers[r].exchange, step));
+        ok(gw_exchange_begin(workers[r].exchange, step));
         if (r > 0)
             nanosleep(&(struct timespec){.tv_nsec = LATE_NS}, NULL);
         for (uint32_t t = 0; t < TENSORS; t++) {
             for (int i = 0; i < ELEMENTS; i++)
                 workers[r].values[t][i] = (float)(r + 1);
-            good(gw_exchange_submit(workers[r].exchange, t, workers[r].values[t]));
+            ok(gw_exchange_submit(workers[r].exchange, t, workers[r].values[t]));
             if (r > 0)
                 nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
         }
     }
     for (uint32_t r = 0; r < WORKERS; r++) {
         gw_step_result result;
-        good(gw_exchange_wait(workers[r].exchange, &result));
+        ok(gw_exchange_wait(workers[r].exchange, &result));
         assert_true(result.committed);
     }
 }
@@ -76,7 +70,7 @@ TEST(more_pulls_than_may_wait)
         struct worker *workers = calloc(WORKERS, sizeof *workers);
         struct test_server server;
         gw_codec *codec;
-        good(gw_codec_parse(NULL, "ternary", &codec));
+        ok(gw_codec_parse(NULL, "ternary", &codec));
         test_server_begin(&server, &(gw_ps_server_options){.n_workers = WORKERS});
         for (uint32_t r = 0; r < WORKERS; r++)
             come(&workers[r], gw_ps_server_address(server.server), r, codec, optimizers[o]);
@@ -92,8 +86,4 @@ TEST(more_pulls_than_may_wait)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(more_pulls_than_may_wait)};
-    return cmocka_run_group_tests_name("servers many", tests, NULL, NULL);
-}
+RUN_TESTS("servers many", NULL, NULL)

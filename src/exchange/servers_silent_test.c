@@ -225,11 +225,4 @@ TEST(a_refusal_in_place_of_parameters)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_silent_server_is_named),
-                                       cmocka_unit_test(a_missing_worker_is_named),
-                                       cmocka_unit_test(a_refusal_that_names_nothing),
-                                       cmocka_unit_test(a_refusal_in_place_of_parameters)};
-    return cmocka_run_group_tests_name("servers silent", tests, NULL, NULL);
-}
+RUN_TESTS("servers silent", NULL, NULL)

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE /* nftw */
 #include "optimizer/optimizer.h"
 #include "exchange_world.h"
+#include "outcome.h"
 #include "folders.h"
 #include "net/test_place.h"
 #include "pserver/server/numbers.h"
@@ -255,12 +256,6 @@ static void stage_stop(struct stage *stage, int s)
     gw_ps_server_destroy(stage->servers[s]);
 }
 
-static void stage_good(gw_status status)
-{
-    if (status < 0)
-        fail_msg("%s", gw_last_error());
-}
-
 /* Of whole numbers, so that averages and steps of 1/2 are exact. */
 static float stage_element(uint32_t worker, uint32_t step, uint32_t tensor, uint32_t i)
 {
@@ -287,7 +282,7 @@ static void stage_begin(struct stage *stage, const char *spec, const gw_ps_serve
                                           .servers = places,
                                           .rank = r,
                                           .timeout_ms = 20000};
-        stage_good(gw_ps_client_create(stage->context, &who, &stage->clients[r]));
+        ok(gw_ps_client_create(stage->context, &who, &stage->clients[r]));
         const gw_exchange_options exchange = {.struct_bytes = sizeof exchange,
                                               .codec = stage->codec,
                                               .tensors = stage->tensors,
@@ -295,10 +290,10 @@ static void stage_begin(struct stage *stage, const char *spec, const gw_ps_serve
                                               .servers = stage->clients[r],
                                               .timeout_ms = 20000,
                                               .server_optimizer = "sgd:lr=0.5"};
-        stage_good(gw_exchange_create(stage->context, &exchange, &stage->exchanges[r]));
+        ok(gw_exchange_create(stage->context, &exchange, &stage->exchanges[r]));
         for (uint32_t t = 0; t < STAGE_TENSORS; t++)
             values[t] = first[t];
-        stage_good(gw_exchange_init_parameters(stage->exchanges[r], values));
+        ok(gw_exchange_init_parameters(stage->exchanges[r], values));
     }
 }
 
@@ -329,7 +324,7 @@ static void stage_submit(struct stage *stage, uint32_t r, uint32_t step, uint32_
     for (uint32_t t = end; t-- > first;) {
         for (uint32_t i = 0; i < STAGE_ELEMENTS; i++)
             stage->gradients[r][t][i] = stage_element(r, step, t, i);
-        stage_good(gw_exchange_submit(stage->exchanges[r], t, stage->gradients[r][t]));
+        ok(gw_exchange_submit(stage->exchanges[r], t, stage->gradients[r][t]));
     }
 }
 
@@ -360,7 +355,7 @@ static void stage_fetch(struct stage *stage, uint32_t r, float out[STAGE_TENSORS
     float *values[STAGE_TENSORS];
     for (uint32_t t = 0; t < STAGE_TENSORS; t++)
         values[t] = out[t];
-    stage_good(gw_exchange_pull_parameters(stage->exchanges[r], values));
+    ok(gw_exchange_pull_parameters(stage->exchanges[r], values));
 }
 
 /* The step's end of a worker; its parameters are those of the workers that count (a mask), or as before. */
@@ -391,7 +386,7 @@ static void stage_step(struct stage *stage, uint32_t step)
 {
     gw_step_result result;
     for (uint32_t r = 0; r < STAGE_WORKERS; r++) {
-        stage_good(gw_exchange_begin(stage->exchanges[r], step));
+        ok(gw_exchange_begin(stage->exchanges[r], step));
         stage_submit(stage, r, step, 0, STAGE_TENSORS);
     }
     for (uint32_t r = 0; r < STAGE_WORKERS; r++)
@@ -407,7 +402,7 @@ TEST(pushes_leave_before_all_is_submitted)
     float now[STAGE_TENSORS][STAGE_ELEMENTS];
     stage_begin(&stage, "none", &(gw_ps_server_options){.n_workers = STAGE_WORKERS}, false);
     stage_step(&stage, 0);
-    stage_good(gw_exchange_begin(stage.exchanges[0], 1));
+    ok(gw_exchange_begin(stage.exchanges[0], 1));
     stage_submit(&stage, 0, 1, 1, STAGE_TENSORS);
     stage_await_pushes(&stage, 2 * STAGE_TENSORS + 3);
     assert_int_equal(stage_requests(&stage, GW_PS_VERDICT), 2 * 2);
@@ -416,7 +411,7 @@ TEST(pushes_leave_before_all_is_submitted)
     stage_submit(&stage, 0, 1, 0, 1);
     stage_await_pushes(&stage, 3 * STAGE_TENSORS);
 
-    stage_good(gw_exchange_begin(stage.exchanges[1], 1));
+    ok(gw_exchange_begin(stage.exchanges[1], 1));
     stage_submit(&stage, 1, 1, 1, STAGE_TENSORS);
     stage_await_pushes(&stage, 4 * STAGE_TENSORS - 1);
     stage_submit(&stage, 1, 1, 0, 1);
@@ -439,15 +434,15 @@ TEST(a_late_nan_takes_early_pushes_back)
         char kept[STAGE_WORKERS][16384], still[16384];
         stage_begin(&stage, some[c], &(gw_ps_server_options){.n_workers = STAGE_WORKERS}, false);
         size_t n_kept;
-        stage_good(gw_exchange_save(stage.exchanges[0], NULL, 0, &n_kept));
+        ok(gw_exchange_save(stage.exchanges[0], NULL, 0, &n_kept));
         assert_true(n_kept <= sizeof still);
         uint64_t n_pushes = 0;
         for (uint32_t step = 0; step < 4; step++) {
             const bool bad = step % 2; /* one is good in between */
             stage_fetch(&stage, 0, before);
             for (uint32_t r = 0; r < STAGE_WORKERS; r++) {
-                stage_good(gw_exchange_save(stage.exchanges[r], kept[r], sizeof kept[r], &n_kept));
-                stage_good(gw_exchange_begin(stage.exchanges[r], step));
+                ok(gw_exchange_save(stage.exchanges[r], kept[r], sizeof kept[r], &n_kept));
+                ok(gw_exchange_begin(stage.exchanges[r], step));
             }
             stage_submit(&stage, 1, step, 0, STAGE_TENSORS);
             stage_submit(&stage, 0, step, 1, STAGE_TENSORS);
@@ -457,12 +452,12 @@ TEST(a_late_nan_takes_early_pushes_back)
             stage_await_pushes(&stage, n_pushes);
             for (uint32_t i = 0; i < STAGE_ELEMENTS; i++)
                 stage.gradients[0][0][i] = bad && i == 63 ? NAN : stage_element(0, step, 0, i);
-            stage_good(gw_exchange_submit(stage.exchanges[0], 0, stage.gradients[0][0]));
+            ok(gw_exchange_submit(stage.exchanges[0], 0, stage.gradients[0][0]));
             n_pushes += shares ? 3 : 1;
             for (uint32_t r = 0; r < STAGE_WORKERS; r++) {
                 assert_int_equal(gw_exchange_wait(stage.exchanges[r], &result), bad ? GW_ERR_NONFINITE : GW_OK);
                 assert_true(result.committed == !bad && result.bad_tensor == 0 && result.bad_rank == 0);
-                stage_good(gw_exchange_save(stage.exchanges[r], still, sizeof still, &n_kept));
+                ok(gw_exchange_save(stage.exchanges[r], still, sizeof still, &n_kept));
                 assert_true(!bad || memcmp(still, kept[r], n_kept) == 0);
             }
             stage_fetch(&stage, 1, after);
@@ -480,7 +475,7 @@ TEST(who_leaves_before_its_verdict_does_not_count)
     stage_begin(&stage, "none", &(gw_ps_server_options){.missing = GW_PS_MISSING_CONTINUE, .away_ms = 50}, false);
     stage_step(&stage, 0);
     for (uint32_t r = 0; r < STAGE_WORKERS; r++)
-        stage_good(gw_exchange_begin(stage.exchanges[r], 1));
+        ok(gw_exchange_begin(stage.exchanges[r], 1));
     stage_submit(&stage, 0, 1, 0, STAGE_TENSORS);
     stage_submit(&stage, 1, 1, 1, STAGE_TENSORS);
     stage_await_pushes(&stage, 4 * STAGE_TENSORS - 1);
@@ -503,7 +498,7 @@ TEST(servers_come_again_before_the_verdict)
     stage_step(&stage, 0);
     for (uint32_t step = 1; step < 3; step++) {
         for (uint32_t r = 0; r < STAGE_WORKERS; r++)
-            stage_good(gw_exchange_begin(stage.exchanges[r], step));
+            ok(gw_exchange_begin(stage.exchanges[r], step));
         stage_submit(&stage, 0, step, 0, STAGE_TENSORS);
         stage_submit(&stage, 1, step, 1, STAGE_TENSORS);
         stage_await_pushes(&stage, step == 1 ? 4 * STAGE_TENSORS - 1 : 2 * STAGE_TENSORS);
@@ -515,7 +510,7 @@ TEST(servers_come_again_before_the_verdict)
             stage_submit(&stage, 1, step, 0, 1);
         } else {
             stage.gradients[1][0][7] = NAN;
-            stage_good(gw_exchange_submit(stage.exchanges[1], 0, stage.gradients[1][0]));
+            ok(gw_exchange_submit(stage.exchanges[1], 0, stage.gradients[1][0]));
         }
         for (uint32_t r = 0; r < STAGE_WORKERS; r++)
             stage_wait(&stage, r, step, step == 1 ? 3 : 0, &result);
@@ -679,23 +674,4 @@ TEST(one_that_leaves_is_named)
     world_end(&world);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(averages_equal_the_codecs_own),
-        cmocka_unit_test(the_wire_choice_changes_no_result),
-        cmocka_unit_test(servers_keep_the_parameters_that_members_would),
-        cmocka_unit_test(what_is_not_finite_moves_no_parameter),
-        cmocka_unit_test(without_rounds_each_goes_its_way),
-        cmocka_unit_test(pushes_leave_before_all_is_submitted),
-        cmocka_unit_test(a_late_nan_takes_early_pushes_back),
-        cmocka_unit_test(who_leaves_before_its_verdict_does_not_count),
-        cmocka_unit_test(servers_come_again_before_the_verdict),
-        cmocka_unit_test(averages_need_rounds),
-        cmocka_unit_test(wrong_calls_are_refused),
-        cmocka_unit_test(who_owns_the_slices_is_clear),
-        cmocka_unit_test(workers_that_differ_are_refused),
-        cmocka_unit_test(one_that_leaves_is_named),
-    };
-    return cmocka_run_group_tests_name("servers", tests, NULL, NULL);
-}
+RUN_TESTS("servers", NULL, NULL)

@@ -130,12 +130,4 @@ TEST(news_does_not_put_it_off)
     stage_end(s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_waits_too_is_not_named),         cmocka_unit_test(strangers_have_all_the_time),
-        cmocka_unit_test(a_member_that_owes_nothing_says_so), cmocka_unit_test(a_late_member_says_so_at_once),
-        cmocka_unit_test(news_does_not_put_it_off),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("silent", NULL, NULL)

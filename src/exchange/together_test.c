@@ -52,8 +52,4 @@ TEST(a_group_goes_before_the_last_gradient_is_there)
     stage_end(s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_group_goes_before_the_last_gradient_is_there)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("together", NULL, NULL)

@@ -207,13 +207,4 @@ TEST(wrong_calls_are_refused)
     gw_context_destroy(context);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(no_result_depends_on_it),
-                                       cmocka_unit_test(the_others_follow_rank_0),
-                                       cmocka_unit_test(named_codes_are_respected),
-                                       cmocka_unit_test(automatic_compares_both),
-                                       cmocka_unit_test(the_report_has_what_was_compared),
-                                       cmocka_unit_test(wrong_calls_are_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("wire choice", NULL, NULL)

@@ -174,14 +174,4 @@ TEST(a_send_that_says_not_yet_ends_the_exchange)
         gw_link_destroy(&links[r]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_may_say_why),
-        cmocka_unit_test(what_a_member_said_is_found),
-        cmocka_unit_test(a_search_ends),
-        cmocka_unit_test(an_answer_that_cannot_be_is_refused),
-        cmocka_unit_test(a_send_that_says_not_yet_ends_the_exchange),
-    };
-    return cmocka_run_group_tests_name("farewell", tests, NULL, NULL);
-}
+RUN_TESTS("farewell", NULL, NULL)

@@ -152,12 +152,4 @@ TEST(arguments_are_checked)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_addresses_are_read),
-        cmocka_unit_test(bad_addresses_are_refused),
-        cmocka_unit_test(arguments_are_checked),
-    };
-    return cmocka_run_group_tests_name("addresses of links", tests, NULL, NULL);
-}
+RUN_TESTS("addresses of links", NULL, NULL)

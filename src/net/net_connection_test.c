@@ -453,21 +453,4 @@ static int end_with_keys(void **state)
     return end(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_kept_back),
-        cmocka_unit_test(asking_for_new_keys_ends_it),
-        cmocka_unit_test(gathered),
-        cmocka_unit_test(gathered_before_the_end),
-        cmocka_unit_test(both_ways),
-        cmocka_unit_test(byte_by_byte),
-        cmocka_unit_test(records_of_a_byte),
-        cmocka_unit_test(what_may_not_be_sent),
-        cmocka_unit_test(the_end),
-        cmocka_unit_test(no_memory_loses_nothing),
-        cmocka_unit_test(gone_while_sending),
-        cmocka_unit_test(sizes_of_all_kinds),
-    };
-    return cmocka_run_group_tests_name("net connection", tests, begin_with_keys, end_with_keys);
-}
+RUN_TESTS("net connection", begin_with_keys, end_with_keys)

@@ -330,13 +330,4 @@ TEST(who_is_signed_may_come)
     EVP_PKEY_free(ca_key);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_new_folder),
-        cmocka_unit_test(bad_folders_are_refused),
-        cmocka_unit_test(the_list_alone_says),
-        cmocka_unit_test(who_is_signed_may_come),
-    };
-    return cmocka_run_group_tests_name("net keys", tests, begin, end);
-}
+RUN_TESTS("net keys", begin, end)

@@ -378,16 +378,5 @@ TEST(forks)
 int main(void)
 {
     closefrom(STDERR_FILENO + 1); /* so the tests know which descriptors are free */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(let_in),
-        cmocka_unit_test(refused_with_a_message),
-        cmocka_unit_test(half_of_the_room),
-        cmocka_unit_test(the_oldest_makes_room),
-        cmocka_unit_test(time_is_up),
-        cmocka_unit_test(other_languages),
-        cmocka_unit_test(spare_files),
-        cmocka_unit_test(addresses),
-        cmocka_unit_test(forks),
-    };
-    return cmocka_run_group_tests_name("net listener", tests, NULL, NULL);
+    return run_noted_tests("net listener", NULL, NULL);
 }

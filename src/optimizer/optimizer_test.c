@@ -208,19 +208,4 @@ TEST(refuses_other_words)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sgd_follows_its_formula),
-        cmocka_unit_test(momentum_follows_its_formula),
-        cmocka_unit_test(adam_follows_its_formula),
-        cmocka_unit_test(svrg_follows_its_formula),
-        cmocka_unit_test(average_warms_up),
-        cmocka_unit_test(nothing_is_written_behind_the_end),
-        cmocka_unit_test(bits_are_known),
-        cmocka_unit_test(specifications_go_there_and_back),
-        cmocka_unit_test(longest_specification_has_room),
-        cmocka_unit_test(refuses_other_words),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("optimizer", NULL, NULL)

@@ -216,7 +216,7 @@ static int pushes_teardown(void **state)
     return 0;
 }
 
-static void a_round_averages_in_any_order(void **state)
+TEST(a_round_averages_in_any_order)
 {
     struct pushes *p = *state;
     struct gw_round *round;
@@ -252,7 +252,7 @@ static void a_round_averages_in_any_order(void **state)
 
 /* The owner's own part has no frames. Its values are added to those of the others, and the average takes their
  * place. */
-static void an_owner_adds_its_own(void **state)
+TEST(an_owner_adds_its_own)
 {
     struct pushes *p = *state;
     struct gw_round *round;
@@ -285,7 +285,7 @@ static void an_owner_adds_its_own(void **state)
 }
 
 /* A round has two of the workers, and the next round has two others. It must forget the frames of the first two. */
-static void a_round_forgets_the_one_before(void **state)
+TEST(a_round_forgets_the_one_before)
 {
     struct pushes *p = *state;
     struct gw_round *round;
@@ -315,7 +315,7 @@ static void a_round_refuses(void **state, uint32_t rank, uint32_t step, const vo
     gw_round_destroy(round);
 }
 
-static void a_round_checks_every_frame(void **state)
+TEST(a_round_checks_every_frame)
 {
     struct pushes *p = *state;
     char *swapped = malloc(p->n_bytes[0]), *longer = calloc(1, p->n_bytes[0] + 1), *altered = malloc(p->n_bytes[0]);
@@ -349,7 +349,7 @@ static void a_round_checks_every_frame(void **state)
 
 /* A payload is read only when the round is averaged or joined. Even then the error names the worker that sent it, or
  * its relay. */
-static void an_altered_payload_is_found_in_time(void **state)
+TEST(an_altered_payload_is_found_in_time)
 {
     struct pushes *p = *state;
     static const uint32_t two[] = {1, 2};
@@ -383,7 +383,7 @@ static void an_altered_payload_is_found_in_time(void **state)
 }
 
 /* Slices that are not summed are joined: their frames lie slice by slice, in the order of the ranks. */
-static void a_join_keeps_the_frames(void **state)
+TEST(a_join_keeps_the_frames)
 {
     struct pushes *p = *state;
     char expected[64 * 1024], joined[64 * 1024];
@@ -411,7 +411,7 @@ static void a_join_keeps_the_frames(void **state)
     gw_round_destroy(round);
 }
 
-static void an_average_is_of_all_workers(void **state)
+TEST(an_average_is_of_all_workers)
 {
     struct pushes *p = *state;
     struct gw_round *round;
@@ -451,23 +451,4 @@ TEST(slices_survive_want_of_memory)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loads_are_level),
-        cmocka_unit_test(short_tensors_are_whole_and_dealt_in_order),
-        cmocka_unit_test(medium_tensors_go_to_the_least_loaded),
-        cmocka_unit_test(the_longest_slice_is_a_multiple_of_the_alignment),
-        cmocka_unit_test(a_tie_goes_to_the_lower_rank),
-        cmocka_unit_test(any_network),
-        cmocka_unit_test(slices_survive_want_of_memory),
-        cmocka_unit_test(a_round_averages_in_any_order),
-        cmocka_unit_test(an_owner_adds_its_own),
-        cmocka_unit_test(a_round_forgets_the_one_before),
-        cmocka_unit_test(a_round_checks_every_frame),
-        cmocka_unit_test(an_altered_payload_is_found_in_time),
-        cmocka_unit_test(a_join_keeps_the_frames),
-        cmocka_unit_test(an_average_is_of_all_workers),
-    };
-    return cmocka_run_group_tests(tests, pushes_setup, pushes_teardown);
-}
+RUN_TESTS("owner", pushes_setup, pushes_teardown)

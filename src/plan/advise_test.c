@@ -123,12 +123,4 @@ TEST(a_shortage_is_told)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codecs_in_their_order),  cmocka_unit_test(floats_are_assumed_if_they_are_missing),
-        cmocka_unit_test(little_is_not_worth_it), cmocka_unit_test(odd_calls_are_refused),
-        cmocka_unit_test(a_shortage_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("advise", NULL, NULL)

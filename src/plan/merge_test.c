@@ -462,18 +462,4 @@ TEST(a_shortage_leaves_nothing_behind)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_is_the_best_of_all_plans),
-        cmocka_unit_test(paper_follows_algorithm_2),
-        cmocka_unit_test(the_example_of_the_docs),
-        cmocka_unit_test(buckets_end_where_they_are_full),
-        cmocka_unit_test(many_layers),
-        cmocka_unit_test(odd_profiles_are_refused),
-        cmocka_unit_test(times_beyond_all_numbers_are_refused),
-        cmocka_unit_test(odd_plans_are_refused),
-        cmocka_unit_test(a_shortage_leaves_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("merge", NULL, NULL)

@@ -130,11 +130,4 @@ TEST(a_line_passes_through_two_times)
     assert_true(fixed == 0 && per_element > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(costs_are_found_again_in_times),
-        cmocka_unit_test(a_line_passes_through_two_times),
-    };
-    return cmocka_run_group_tests_name("probe fit", tests, NULL, NULL);
-}
+RUN_TESTS("probe fit", NULL, NULL)

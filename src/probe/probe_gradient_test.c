@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -293,18 +292,4 @@ TEST(every_tensor_is_run_in)
     gw_codec_destroy(codec);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_are_of_one_sequence),
-        cmocka_unit_test(it_is_drawn_as_it_says),
-        cmocka_unit_test(turned_by_the_step),
-        cmocka_unit_test(medians),
-        cmocka_unit_test(slopes),
-        cmocka_unit_test(ticks_are_read),
-        cmocka_unit_test(every_size_is_sent_as_often_as_asked),
-        cmocka_unit_test(codecs_are_measured_at_the_points_asked_for),
-        cmocka_unit_test(every_tensor_is_run_in),
-    };
-    return cmocka_run_group_tests_name("probe gradient", tests, NULL, NULL);
-}
+RUN_TESTS("probe gradient", NULL, NULL)

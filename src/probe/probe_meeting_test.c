@@ -42,7 +42,7 @@ static void check_got(uint32_t rank, const void *bytes, size_t n_bytes)
     gw_message_free(message.bytes);
 }
 
-TEST(reports_are_joined)
+TEST_BETWEEN(reports_are_joined, make_links, end_links)
 {
     const struct gw_report own = {2, 30, 0.25, 1, 20, 300, 7, 5, 0}, other = {3, 10, 0.5, 4, 50, 600, 7, 6, 0},
                            third = {1, 20, 0, 8, 80, 900, 7, 9, 0}, right = {3, 30, 0.5, 13, 150, 1800, 7, 5, 0};
@@ -67,7 +67,7 @@ TEST(reports_are_joined)
     }
 }
 
-TEST(all_get_what_rank_0_tells)
+TEST_BETWEEN(all_get_what_rank_0_tells, make_links, end_links)
 {
     double told[3] = {1, 2, 3}, got[3] = {0};
     const struct gw_meeting first = {.link = links[0], .timeout_ms = 1000},
@@ -106,12 +106,4 @@ TEST(messages_that_are_no_reports)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(reports_are_joined, make_links, end_links),
-        cmocka_unit_test_setup_teardown(all_get_what_rank_0_tells, make_links, end_links),
-        cmocka_unit_test(messages_that_are_no_reports),
-    };
-    return cmocka_run_group_tests_name("probe meeting", tests, NULL, NULL);
-}
+RUN_TESTS("probe meeting", NULL, NULL)

@@ -313,16 +313,4 @@ TEST(a_member_that_falls_silent_is_named)
     end(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everybody_gets_the_same),
-        cmocka_unit_test(a_stop_ends_it_for_all),
-        cmocka_unit_test(unequal_members_are_refused),
-        cmocka_unit_test(wrong_calls),
-        cmocka_unit_test(an_absent_member_is_named),
-        cmocka_unit_test(an_absent_rank_0_is_named),
-        cmocka_unit_test(a_member_that_falls_silent_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("probe", NULL, NULL)

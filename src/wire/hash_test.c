@@ -39,8 +39,4 @@ TEST(known_answer)
     assert_int_equal(gw_hash_now()->whole("", 0, 0), 0x2D06800538D394C2ull);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_everywhere), cmocka_unit_test(known_answer)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("hash", NULL, NULL)

@@ -375,14 +375,5 @@ TEST(overfull_is_told)
 int main(void)
 {
     make_places();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tables_add_up),
-                                       cmocka_unit_test(kernels_agree),
-                                       cmocka_unit_test(what_is_written_is_read),
-                                       cmocka_unit_test(far_places_are_read),
-                                       cmocka_unit_test(several_are_read_together),
-                                       cmocka_unit_test(sizes_are_near_the_entropy),
-                                       cmocka_unit_test(strings_share_states),
-                                       cmocka_unit_test(damage_is_refused),
-                                       cmocka_unit_test(overfull_is_told)};
-    return cmocka_run_group_tests_name("coded strings", tests, NULL, NULL);
+    return run_noted_tests("coded strings", NULL, NULL);
 }

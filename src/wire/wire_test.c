@@ -1,11 +1,9 @@
 /* Tests frames and bits: round trips, and what must be refused. */
-#include "base/memory.h"
 #include "checks.h"
 #include "shortage.h"
 #include "wire/bits.h"
 #include "codec/wire_codec.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -320,19 +318,4 @@ TEST(claims_of_much_with_little_take_no_memory)
     gw_context_destroy(context);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fields_are_little_endian),
-        cmocka_unit_test(bits_come_back),
-        cmocka_unit_test(a_full_writer_stops),
-        cmocka_unit_test(a_header_comes_back),
-        cmocka_unit_test(scalers_follow_from_other_fields),
-        cmocka_unit_test(a_cut_frame_is_refused_at_every_length),
-        cmocka_unit_test(every_altered_byte_is_refused),
-        cmocka_unit_test(fields_outside_their_limits_are_refused),
-        cmocka_unit_test(an_unknown_codec_is_named),
-        cmocka_unit_test(claims_of_much_with_little_take_no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("wire", NULL, NULL)

@@ -163,12 +163,4 @@ TEST(another_name_is_refused)
         assert_non_null(strstr(gw_last_error(), published[i].name));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(totals_are_the_published_ones), cmocka_unit_test(the_listing_is_complete),
-        cmocka_unit_test(tensors_make_the_network),      cmocka_unit_test(tensors_stand_where_they_should),
-        cmocka_unit_test(backward_is_spread_by_work),    cmocka_unit_test(another_name_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("networks", NULL, NULL)

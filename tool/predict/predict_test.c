@@ -95,199 +95,73 @@ TEST(one_gpu_is_what_was_measured)
  * and with log2 to 60 digits. All inputs are exact doubles. */
 static const struct computed {
     gw_cluster cluster;
-    double gradient_bytes;
-    uint32_t batch;
-    double batch_seconds;
-    gw_scaling scaling;
-    gw_owners owners;
-    uint32_t servers;
-    double overlap;
+    struct {
+        double gradient_bytes;
+        uint32_t batch;
+        double batch_seconds;
+        gw_scaling scaling;
+        gw_owners owners;
+        uint32_t servers;
+        double overlap;
+    } options;
     gw_predict_codec codec;
-    uint32_t gpus, machines;
-    double network_seconds, seconds, samples_per_second;
+    struct {
+        uint32_t gpus, machines;
+        double network_seconds, seconds, samples_per_second;
+    } p;
 } computed[] = {
     {{4, 88595099918, 9797323216, 0x1.2a60000000000p-11, 4709252753},
-     162973069,
-     476,
-     0x1.43c0000000000p+2,
-     GW_SCALING_STRONG,
-     GW_OWNERS_RING,
-     0,
-     0.0,
+     {162973069, 476, 0x1.43c0000000000p+2, GW_SCALING_STRONG, GW_OWNERS_RING, 0, 0.0},
      {11535643, 58202939, 0x1.ac00000000000p-3},
-     1,
-     1,
-     0.0,
-     5.05859375,
-     94.0972972972973},
+     {1, 1, 0.0, 5.05859375, 94.0972972972973}},
     {{4, 59201304782, 16313507023, 0x1.2a78000000000p-11, 4079265501},
-     98402358,
-     507,
-     0x1.6770000000000p+2,
-     GW_SCALING_WEAK,
-     GW_OWNERS_SERVERS,
-     50,
-     0.25,
+     {98402358, 507, 0x1.6770000000000p+2, GW_SCALING_WEAK, GW_OWNERS_SERVERS, 50, 0.25},
      {6655765, 29673101, 0x1.7c00000000000p-6},
-     3,
-     1,
-     0.0,
-     5.618845407263578,
-     270.6961821789539},
+     {3, 1, 0.0, 5.618845407263578, 270.6961821789539}},
     {{4, 74634014884, 78815325120, 0x1.7220000000000p-13, 9924853944},
-     451047120,
-     845,
-     0x1.69c0000000000p+2,
-     GW_SCALING_WEAK,
-     GW_OWNERS_RING,
-     0,
-     1.0,
+     {451047120, 845, 0x1.69c0000000000p+2, GW_SCALING_WEAK, GW_OWNERS_RING, 0, 1.0},
      {25215623, 49982353, 0x1.8e00000000000p-5},
-     4,
-     1,
-     0.0,
-     5.664430654897211,
-     596.7060426589924},
+     {4, 1, 0.0, 5.664430654897211, 596.7060426589924}},
     {{4, 78579087927, 82860363700, 0x1.1038000000000p-11, 5189553247},
-     765623112,
-     3503,
-     0x1.cdf0000000000p+2,
-     GW_SCALING_STRONG,
-     GW_OWNERS_SHARDED,
-     0,
-     0.5,
+     {765623112, 3503, 0x1.cdf0000000000p+2, GW_SCALING_STRONG, GW_OWNERS_SHARDED, 0, 0.5},
      {78592783, 60825378, 0x1.7200000000000p-3},
-     512,
-     128,
-     0.027693704749446404,
-     0.24647048705249333,
-     14212.65499935467},
+     {512, 128, 0.027693704749446404, 0.24647048705249333, 14212.65499935467}},
     {{1, 25886670375, 10638321147, 0x1.0ce0000000000p-11, 6772098351},
-     267746013,
-     4056,
-     0x1.dfa0000000000p+1,
-     GW_SCALING_WEAK,
-     GW_OWNERS_PAPER,
-     0,
-     0.0,
+     {267746013, 4056, 0x1.dfa0000000000p+1, GW_SCALING_WEAK, GW_OWNERS_PAPER, 0, 0.0},
      {38646353, 81733096, 0x1.2a00000000000p-5},
-     16,
-     16,
-     0.03760294847305977,
-     3.82105021409806,
-     16983.81239811013},
+     {16, 16, 0.03760294847305977, 3.82105021409806, 16983.81239811013}},
     {{8, 59033309628, 19648987694, 0x1.afd0000000000p-12, 8313332322},
-     127772164,
-     322,
-     0x1.9620000000000p+2,
-     GW_SCALING_STRONG,
-     GW_OWNERS_SERVERS,
-     3,
-     0.5,
+     {127772164, 322, 0x1.9620000000000p+2, GW_SCALING_STRONG, GW_OWNERS_SERVERS, 3, 0.5},
      {74903660, 76910240, 0x1.4100000000000p-3},
-     100000,
-     12500,
-     76.09039782932184,
-     76.26017433092751,
-     4.222387410271263},
+     {100000, 12500, 76.09039782932184, 76.26017433092751, 4.222387410271263}},
     {{6, 80442613323, 64552167133, 0x1.0a00000000000p-14, 5464347649},
-     639199795,
-     498,
-     0x1.b650000000000p+2,
-     GW_SCALING_WEAK,
-     GW_OWNERS_RING,
-     0,
-     0.5,
+     {639199795, 498, 0x1.b650000000000p+2, GW_SCALING_WEAK, GW_OWNERS_RING, 0, 0.5},
      {86856165, 77570630, 0x1.c800000000000p-3},
-     18,
-     3,
-     0.020314235439243947,
-     6.86917301417034,
-     1304.960579899249},
+     {18, 3, 0.020314235439243947, 6.86917301417034, 1304.960579899249}},
     {{3, 51116481822, 50227606418, 0x1.df80000000000p-14, 9321696870},
-     770473236,
-     4045,
-     0x1.7880000000000p+0,
-     GW_SCALING_STRONG,
-     GW_OWNERS_SHARDED,
-     0,
-     0.75,
+     {770473236, 4045, 0x1.7880000000000p+0, GW_SCALING_STRONG, GW_OWNERS_SHARDED, 0, 0.75},
      {38578461, 17359751, 0x1.fb00000000000p-4},
-     99999,
-     33333,
-     0.006229324904532565,
-     0.16924550480036377,
-     23900.191646279436},
+     {99999, 33333, 0.006229324904532565, 0.16924550480036377, 23900.191646279436}},
     {{2, 11722414652, 61844079898, 0x1.a940000000000p-12, 6668142303},
-     420779047,
-     2940,
-     0x1.9d80000000000p+2,
-     GW_SCALING_WEAK,
-     GW_OWNERS_PAPER,
-     0,
-     0.0,
+     {420779047, 2940, 0x1.9d80000000000p+2, GW_SCALING_WEAK, GW_OWNERS_PAPER, 0, 0.0},
      {30970944, 20256262, 0x1.5200000000000p-5},
-     2,
-     1,
-     0.0,
-     6.49683275362236,
-     905.0563902420854},
+     {2, 1, 0.0, 6.49683275362236, 905.0563902420854}},
     {{4, 31714592701, 33893078665, 0x1.2da0000000000p-11, 4356777758},
-     190212348,
-     1494,
-     0x1.8d00000000000p+1,
-     GW_SCALING_STRONG,
-     GW_OWNERS_SERVERS,
-     50,
-     1.0,
+     {190212348, 1494, 0x1.8d00000000000p+1, GW_SCALING_STRONG, GW_OWNERS_SERVERS, 50, 1.0},
      {19552355, 56230048, 0x1.7a00000000000p-3},
-     8,
-     2,
-     0.018544748229946124,
-     0.40460118303415515,
-     3692.5250410695935},
+     {8, 2, 0.018544748229946124, 0.40460118303415515, 3692.5250410695935}},
     {{4, 22273393600, 89551886580, 0x1.1e58000000000p-11, 4536864997},
-     343106685,
-     3215,
-     0x1.0bc0000000000p+2,
-     GW_SCALING_STRONG,
-     GW_OWNERS_RING,
-     0,
-     0.0,
+     {343106685, 3215, 0x1.0bc0000000000p+2, GW_SCALING_STRONG, GW_OWNERS_RING, 0, 0.0},
      {13896514, 64628899, 0x1.9a00000000000p-3},
-     64,
-     16,
-     0.03261125051746938,
-     0.33275538139239763,
-     9661.752085111288},
+     {64, 16, 0.03261125051746938, 0.33275538139239763, 9661.752085111288}},
     {{1, 62026173194, 14581988773, 0x1.8000000000000p-23, 235810525},
-     205665439,
-     4644,
-     0x1.1ae0000000000p+1,
-     GW_SCALING_WEAK,
-     GW_OWNERS_SHARDED,
-     0,
-     0.0,
+     {205665439, 4644, 0x1.1ae0000000000p+1, GW_SCALING_WEAK, GW_OWNERS_SHARDED, 0, 0.0},
      {48802898, 82374422, 0x1.a000000000000p-7},
-     7,
-     7,
-     0.4768141167132312,
-     2.699470366713231,
-     12042.36223551528},
+     {7, 7, 0.4768141167132312, 2.699470366713231, 12042.36223551528}},
     {{5, 83497528604, 19795761994, 0x1.63b0000000000p-12, 7029735687},
-     939807245,
-     4934,
-     0x1.f4e0000000000p+1,
-     GW_SCALING_STRONG,
-     GW_OWNERS_PAPER,
-     0,
-     0.0,
+     {939807245, 4934, 0x1.f4e0000000000p+1, GW_SCALING_STRONG, GW_OWNERS_PAPER, 0, 0.0},
      {15482487, 65507386, 0x1.dd00000000000p-3},
-     25,
-     5,
-     0.014163135685372351,
-     0.4753073807159324,
-     10380.650922289815},
+     {25, 5, 0.014163135685372351, 0.4753073807159324, 10380.650922289815}},
 };
 
 TEST(cases_computed_with_fractions)
@@ -295,18 +169,18 @@ TEST(cases_computed_with_fractions)
     for (size_t i = 0; i < sizeof computed / sizeof *computed; i++) {
         const struct computed *c = &computed[i];
         const gw_predict_options options = {.cluster = c->cluster,
-                                            .gradient_bytes = c->gradient_bytes,
-                                            .batch = c->batch,
-                                            .batch_seconds = c->batch_seconds,
-                                            .scaling = c->scaling,
-                                            .owners = c->owners,
-                                            .servers = c->servers,
-                                            .overlap = c->overlap};
-        const gw_prediction p = predicted(&options, &c->codec, c->gpus);
-        CHECK(p.gpus == c->gpus && p.machines == c->machines, "case %zu: %u machines", i, p.machines);
-        CHECK(same(p.network_seconds, c->network_seconds), "case %zu: network %.17g", i, p.network_seconds);
-        CHECK(same(p.seconds, c->seconds), "case %zu: %.17g seconds", i, p.seconds);
-        CHECK(same(p.samples_per_second, c->samples_per_second), "case %zu: %.17g a second", i, p.samples_per_second);
+                                            .gradient_bytes = c->options.gradient_bytes,
+                                            .batch = c->options.batch,
+                                            .batch_seconds = c->options.batch_seconds,
+                                            .scaling = c->options.scaling,
+                                            .owners = c->options.owners,
+                                            .servers = c->options.servers,
+                                            .overlap = c->options.overlap};
+        const gw_prediction p = predicted(&options, &c->codec, c->p.gpus);
+        CHECK(p.gpus == c->p.gpus && p.machines == c->p.machines, "case %zu: %u machines", i, p.machines);
+        CHECK(same(p.network_seconds, c->p.network_seconds), "case %zu: network %.17g", i, p.network_seconds);
+        CHECK(same(p.seconds, c->p.seconds), "case %zu: %.17g seconds", i, p.seconds);
+        CHECK(same(p.samples_per_second, c->p.samples_per_second), "case %zu: %.17g a second", i, p.samples_per_second);
     }
 }
 
@@ -496,13 +370,4 @@ TEST(what_is_not_legal_is_refused)
     assert_int_equal(gw_predict(&options, NULL, GW_MAX_GPUS, &p), GW_OK);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_example_by_hand),           cmocka_unit_test(one_gpu_is_what_was_measured),
-        cmocka_unit_test(cases_computed_with_fractions), cmocka_unit_test(what_the_paper_leaves_out),
-        cmocka_unit_test(the_slowest_of_many),           cmocka_unit_test(a_gain_implies_a_time),
-        cmocka_unit_test(what_is_built_in_works),        cmocka_unit_test(what_is_not_legal_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("predict", NULL, NULL)

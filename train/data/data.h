@@ -86,7 +86,7 @@ gw_status gw_data_idx(const char *folder, const char *images, const char *labels
 gw_status gw_data_cifar(const char *folder, struct gw_data *data);
 
 /* Draws `n` digits of 28x28; `split` keeps training and test pictures apart. The same arguments give the same bytes. */
-gw_status gw_data_digits(uint64_t seed, uint32_t split, uint32_t n, struct gw_samples *samples);
+gw_status gw_data_digits(uint32_t split, uint32_t n, struct gw_samples *samples);
 
 /* The values of the two classes in a LIBSVM file, as far as they were found. When a file has been read, values[0] <
  * values[1]: the smaller one is class 0, the larger one class 1. */

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SIDE = 28, MAX_POINTS = 13, MAX_STROKES = 3 };
+enum { SEED = 1, SIDE = 28, MAX_POINTS = 13, MAX_STROKES = 3 };
 
 /* A stroke is a polyline of n points (x, y, x, y, ...) in a box of [-1, 1] x [-1, 1]. y points downwards. */
 struct stroke {
@@ -112,7 +112,7 @@ static void draw_digit(struct gw_random *r, unsigned digit, uint8_t *out)
         }
 }
 
-gw_status gw_data_digits(uint64_t seed, uint32_t split, uint32_t n, struct gw_samples *samples)
+gw_status gw_data_digits(uint32_t split, uint32_t n, struct gw_samples *samples)
 {
     *samples = (struct gw_samples){.n = n, .pixels = gw_alloc(NULL, n, SIDE * SIDE), .labels = gw_alloc(NULL, n, 1)};
     if (!samples->pixels || !samples->labels) {
@@ -121,7 +121,7 @@ gw_status gw_data_digits(uint64_t seed, uint32_t split, uint32_t n, struct gw_sa
     }
     gw_status status = GW_OK;
     for (uint32_t i = 0; i < n && (status = gw_data_go_on()) == GW_OK; i++) {
-        struct gw_random r = gw_random_open(seed, GW_PURPOSE_DIGITS, i, split);
+        struct gw_random r = gw_random_open(SEED, GW_PURPOSE_DIGITS, i, split);
         samples->labels[i] = (uint8_t)gw_random_below(&r, 10);
         draw_digit(&r, samples->labels[i], samples->pixels + (size_t)i * SIDE * SIDE);
     }

@@ -56,7 +56,7 @@ static void check_refused(const char *name, const char *says)
     CHECK(strstr(gw_last_error(), says), "%s: \"%s\" does not say \"%s\"", name, gw_last_error(), says);
 }
 
-TEST(pictures_are_found_where_people_have_them)
+TEST_BETWEEN(pictures_are_found_where_people_have_them, make_folder, clean_up)
 {
     put_mnist("plain/", '-', 1);
     check_loads("plain", 1, 1);
@@ -77,7 +77,7 @@ TEST(pictures_are_found_where_people_have_them)
     check_loads("both", 1, 5);
 }
 
-TEST(folders_of_several_or_of_none_are_refused)
+TEST_BETWEEN(folders_of_several_or_of_none_are_refused, make_folder, clean_up)
 {
     put_mnist("two/MNIST/raw/", '-', 1);
     put_mnist("two/FashionMNIST/raw/", '-', 2);
@@ -132,7 +132,7 @@ static size_t pack(bool bzip2, uint8_t *bytes, size_t capacity)
     return n;
 }
 
-TEST(packed_files_are_read_whatever_their_name)
+TEST_BETWEEN(packed_files_are_read_whatever_their_name, make_folder, clean_up)
 {
     for (int bzip2 = 0; bzip2 < 2; bzip2++) {
         uint8_t bytes[1024];
@@ -162,7 +162,7 @@ TEST(packed_files_are_read_whatever_their_name)
 }
 
 /* More bytes than one look at the file brings, and than there is room for at first. */
-TEST(long_files_are_read_as_far_as_they_may)
+TEST_BETWEEN(long_files_are_read_as_far_as_they_may, make_folder, clean_up)
 {
     enum { N = 1200000, MORE = N + N / 50 };
     static const char *const names[] = {"long", "long.gz", "long.xz", "long.bz2"};
@@ -214,7 +214,7 @@ static bool asked_often(void *user)
 }
 
 /* Whatever is loaded, somebody may ask for its end at any time. */
-TEST(loading_may_be_stopped)
+TEST_BETWEEN(loading_may_be_stopped, make_folder, clean_up)
 {
     static const char *const sources[] = {"digits", "uneven:n=20,d=10", "rows", "packed", "pictures"};
     static const int most[] = {1000, 10, 4, 5, 4}; /* when to stop: they ask at least so often */
@@ -244,7 +244,7 @@ TEST(loading_may_be_stopped)
     gw_data_free(&data);
 }
 
-TEST(text_of_windows_is_read)
+TEST_BETWEEN(text_of_windows_is_read, make_folder, clean_up)
 {
     put_text("w", "\xef\xbb\xbf"
                   "1 1:1 2:0.125\r\n-1 5:3\r\n");
@@ -261,7 +261,7 @@ TEST(text_of_windows_is_read)
     check_refused("w", "line 2");
 }
 
-TEST(other_forms_are_named)
+TEST_BETWEEN(other_forms_are_named, make_folder, clean_up)
 {
     static const struct {
         const char *bytes, *says;
@@ -284,16 +284,4 @@ TEST(other_forms_are_named)
     check_refused("f", "is a tar archive; unpack it (tar xf), and give the folder");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(pictures_are_found_where_people_have_them, make_folder, clean_up),
-        cmocka_unit_test_setup_teardown(folders_of_several_or_of_none_are_refused, make_folder, clean_up),
-        cmocka_unit_test_setup_teardown(packed_files_are_read_whatever_their_name, make_folder, clean_up),
-        cmocka_unit_test_setup_teardown(long_files_are_read_as_far_as_they_may, make_folder, clean_up),
-        cmocka_unit_test_setup_teardown(loading_may_be_stopped, make_folder, clean_up),
-        cmocka_unit_test_setup_teardown(text_of_windows_is_read, make_folder, clean_up),
-        cmocka_unit_test_setup_teardown(other_forms_are_named, make_folder, clean_up),
-    };
-    return cmocka_run_group_tests_name("forms of data", tests, NULL, NULL);
-}
+RUN_TESTS("forms of data", NULL, NULL)

@@ -24,7 +24,7 @@ static void check_row(const struct gw_samples *s, uint32_t row, int label, uint3
 }
 
 /* Rows without features, comments, blank lines, tabs, CRLF, and no line end at the end. */
-TEST(reads_what_is_legal)
+TEST_BETWEEN(reads_what_is_legal, make_folder, clean_up)
 {
     struct gw_data data;
     put_text("a", "# made by hand\n"
@@ -48,7 +48,7 @@ TEST(reads_what_is_legal)
 }
 
 /* The values that a network of layers gets. */
-TEST(rows_are_spread_out)
+TEST_BETWEEN(rows_are_spread_out, make_folder, clean_up)
 {
     struct gw_data data;
     float input[2 * 4] = {9, 9, 9, 9, 9, 9, 9, 9};
@@ -63,7 +63,7 @@ TEST(rows_are_spread_out)
 
 /* The smaller label is class 0, whichever comes first. A test file has the labels of its training file. It may have
  * fewer features, or more. */
-TEST(labels_and_features_of_two_files_fit)
+TEST_BETWEEN(labels_and_features_of_two_files_fit, make_folder, clean_up)
 {
     static const char *const texts[] = {"2 1:1\n1 2:1\n2 3:1\n", "1 1:1\n0 2:1\n1 3:1\n", "1 1:1\n-1 2:1\n1 3:1\n",
                                         "-3 1:1\n-7.5 2:1\n-3 3:1\n"};
@@ -92,7 +92,7 @@ TEST(labels_and_features_of_two_files_fit)
     assert_non_null(strstr(gw_last_error(), "a.t, line 2: the label -1 is a third one, beside 1 and 2"));
 }
 
-TEST(refuses_hostile_text)
+TEST_BETWEEN(refuses_hostile_text, make_folder, clean_up)
 {
     static const struct {
         const char *text, *says;
@@ -149,7 +149,7 @@ TEST(refuses_hostile_text)
 }
 
 /* The file may be named with its ending or without. If it is cut at any place, it is refused by name. */
-TEST(reads_xz_and_refuses_it_cut)
+TEST_BETWEEN(reads_xz_and_refuses_it_cut, make_folder, clean_up)
 {
     static const char text[] = "1 1:1 2:0.125\n-1 5:3\n";
     uint8_t packed[1024];
@@ -258,16 +258,4 @@ TEST(uneven_data_have_uneven_magnitudes)
             fail_msg("%s was not refused", wrong[i]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(reads_what_is_legal, make_folder, clean_up),
-        cmocka_unit_test_setup_teardown(rows_are_spread_out, make_folder, clean_up),
-        cmocka_unit_test_setup_teardown(labels_and_features_of_two_files_fit, make_folder, clean_up),
-        cmocka_unit_test_setup_teardown(refuses_hostile_text, make_folder, clean_up),
-        cmocka_unit_test_setup_teardown(reads_xz_and_refuses_it_cut, make_folder, clean_up),
-        cmocka_unit_test(reads_the_public_sets),
-        cmocka_unit_test(uneven_data_have_uneven_magnitudes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("libsvm", NULL, NULL)

@@ -335,7 +335,7 @@ static void put_batch(int nth, uint32_t n, uint8_t label, size_t n_more)
     put(files[nth], bytes, n * RECORD + n_more);
 }
 
-TEST(cifar_is_read_file_by_file)
+TEST_BETWEEN(cifar_is_read_file_by_file, make_folder, clean_up)
 {
     struct gw_data data = {.channels = 0};
     for (int f = 0; f < 6; f++)
@@ -370,17 +370,4 @@ TEST(cifar_is_read_file_by_file)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_and_their_values),
-        cmocka_unit_test(crops_that_do_not_fit),
-        cmocka_unit_test(tests_take_the_middle),
-        cmocka_unit_test(training_draws_every_part),
-        cmocka_unit_test(brightness_and_contrast),
-        cmocka_unit_test(sizes_that_networks_like),
-        cmocka_unit_test(every_sample_once),
-        cmocka_unit_test_setup_teardown(cifar_is_read_file_by_file, make_folder, clean_up),
-    };
-    return cmocka_run_group_tests_name("transform", tests, NULL, NULL);
-}
+RUN_TESTS("transform", NULL, NULL)

@@ -67,7 +67,7 @@ static void check_round_trip(unsigned present, bool of_a_run)
     gw_checkpoint_free(&c);
 }
 
-TEST(what_is_written_comes_back)
+TEST_BETWEEN(what_is_written_comes_back, make_folder, remove_checkpoint)
 {
     for (unsigned i = 0; i < 2u << GW_ARRAYS; i++)
         check_round_trip(i >> 1 | 1u << GW_PARAMS, i & 1);
@@ -81,7 +81,7 @@ static void check_refused(void)
     assert_null(back.arrays[GW_PARAMS]);
 }
 
-TEST(damage_is_refused)
+TEST_BETWEEN(damage_is_refused, make_folder, remove_checkpoint)
 {
     check_round_trip(1u << GW_PARAMS | 1u << GW_MOMENTUM, true);
     static uint8_t whole[4096], bad[4097];
@@ -101,7 +101,7 @@ TEST(damage_is_refused)
 }
 
 /* A file whose checksum is right, and whose numbers do not fit each other. */
-TEST(lengths_that_do_not_fit_are_refused)
+TEST_BETWEEN(lengths_that_do_not_fit_are_refused, make_folder, remove_checkpoint)
 {
     enum { AT_TENSORS = 16, N_TENSORS = 4 };
     static uint8_t whole[4096], bad[4200];
@@ -128,7 +128,7 @@ TEST(lengths_that_do_not_fit_are_refused)
 }
 
 /* A long file that does not have the length that its head tells: no memory is taken for it. */
-TEST(files_of_holes_are_refused)
+TEST_BETWEEN(files_of_holes_are_refused, make_folder, remove_checkpoint)
 {
     static const off_t huge = (off_t)1 << 43;
     static struct gw_checkpoint c;
@@ -153,7 +153,7 @@ TEST(files_of_holes_are_refused)
 }
 
 /* Of how many workers and steps a run can be, and how many state files it can have. */
-TEST(runs_that_cannot_be_are_refused)
+TEST_BETWEEN(runs_that_cannot_be_are_refused, make_folder, remove_checkpoint)
 {
     static const struct {
         uint32_t workers, n_state_files, threads;
@@ -193,7 +193,7 @@ TEST(runs_that_cannot_be_are_refused)
 }
 
 /* Batch norm's statistics go with the parameters and with their average, and with nothing else. */
-TEST(statistics_come_back)
+TEST_BETWEEN(statistics_come_back, make_folder, remove_checkpoint)
 {
     static struct gw_checkpoint c, back;
     c = (struct gw_checkpoint){.step = 3};
@@ -247,7 +247,7 @@ TEST(identities_differ)
     gw_checkpoint_free(&c);
 }
 
-TEST(a_network_of_the_future_and_too_many_steps_are_named)
+TEST_BETWEEN(a_network_of_the_future_and_too_many_steps_are_named, make_folder, remove_checkpoint)
 {
     static struct gw_checkpoint c;
     assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
@@ -264,7 +264,7 @@ TEST(a_network_of_the_future_and_too_many_steps_are_named)
     assert_non_null(strstr(gw_last_error(), "\"vit:5-3-2\", a network that this version does not know"));
 }
 
-TEST(folders_that_cannot_be_written_are_named)
+TEST_BETWEEN(folders_that_cannot_be_written_are_named, make_folder, remove_checkpoint)
 {
     static struct gw_checkpoint c;
     assert_int_equal(gw_network_create("mlp:5-3-2", &c.network), GW_OK);
@@ -277,7 +277,7 @@ TEST(folders_that_cannot_be_written_are_named)
 }
 
 /* Connections may hold all descriptors for a moment: a checkpoint, lines of metrics and what is read wait for one. */
-TEST(files_wait_for_a_descriptor)
+TEST_BETWEEN(files_wait_for_a_descriptor, make_folder, remove_checkpoint)
 {
     static struct gw_checkpoint c;
     struct descriptors all;
@@ -403,24 +403,4 @@ TEST(event_files_are_gone_on_with)
     fclose(f);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_written_comes_back, make_folder, remove_checkpoint),
-        cmocka_unit_test_setup_teardown(damage_is_refused, make_folder, remove_checkpoint),
-        cmocka_unit_test_setup_teardown(lengths_that_do_not_fit_are_refused, make_folder, remove_checkpoint),
-        cmocka_unit_test_setup_teardown(files_of_holes_are_refused, make_folder, remove_checkpoint),
-        cmocka_unit_test_setup_teardown(runs_that_cannot_be_are_refused, make_folder, remove_checkpoint),
-        cmocka_unit_test_setup_teardown(statistics_come_back, make_folder, remove_checkpoint),
-        cmocka_unit_test(identities_differ),
-        cmocka_unit_test_setup_teardown(a_network_of_the_future_and_too_many_steps_are_named, make_folder,
-                                        remove_checkpoint),
-        cmocka_unit_test_setup_teardown(folders_that_cannot_be_written_are_named, make_folder, remove_checkpoint),
-        cmocka_unit_test_setup_teardown(files_wait_for_a_descriptor, make_folder, remove_checkpoint),
-        cmocka_unit_test(crc32c_has_its_known_answers),
-        cmocka_unit_test(event_file_begins_as_tensorboards),
-        cmocka_unit_test(a_scalar_is_an_event),
-        cmocka_unit_test(event_files_are_gone_on_with),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("checkpoint", NULL, NULL)

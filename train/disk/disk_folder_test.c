@@ -32,7 +32,7 @@ static void check_file(const char *name, const char *text)
 
 /* ---- a file ---------------------------------------------------------------------------------------------- */
 
-TEST(a_file_has_its_name_once_it_is_whole)
+TEST_BETWEEN(a_file_has_its_name_once_it_is_whole, make_folder, remove_empty_folder)
 {
     struct gw_file file;
     put_text("a", "before");
@@ -82,7 +82,7 @@ TEST(a_file_has_its_name_once_it_is_whole)
     unlink(in("a"));
 }
 
-TEST(what_cannot_be_written_or_read)
+TEST_BETWEEN(what_cannot_be_written_or_read, make_folder, remove_empty_folder)
 {
     struct gw_file file;
     uint8_t *bytes;
@@ -169,7 +169,7 @@ static void put_all(void)
         put_text(names[i].name, "x");
 }
 
-TEST(names_of_a_run)
+TEST_BETWEEN(names_of_a_run, make_folder, remove_empty_folder)
 {
     put_all();
     for (int i = 0; i < N_NAMES; i++) {
@@ -184,7 +184,7 @@ TEST(names_of_a_run)
         unlink(in(names[i].name));
 }
 
-TEST(the_newest_checkpoint)
+TEST_BETWEEN(the_newest_checkpoint, make_folder, remove_empty_folder)
 {
     DIR *lock;
     uint64_t step = 99;
@@ -204,7 +204,7 @@ TEST(the_newest_checkpoint)
     closedir(lock);
 }
 
-TEST(an_earlier_run_is_cleared)
+TEST_BETWEEN(an_earlier_run_is_cleared, make_folder, remove_empty_folder)
 {
     for (int keep_whole = 0; keep_whole < 2; keep_whole++) {
         DIR *lock;
@@ -237,7 +237,7 @@ TEST(an_earlier_run_is_cleared)
     }
 }
 
-TEST(one_at_a_time)
+TEST_BETWEEN(one_at_a_time, make_folder, remove_empty_folder)
 {
     DIR *lock, *other;
     assert_int_equal(gw_folder_create(folder), GW_OK); /* it is there */
@@ -263,7 +263,7 @@ TEST(one_at_a_time)
 /* ---- run.json -------------------------------------------------------------------------------------------- */
 
 /* It is found from the folder and from a file in it. */
-TEST(options_come_back)
+TEST_BETWEEN(options_come_back, make_folder, remove_empty_folder)
 {
     json_t *options = json_pack("{s:i}", "seed", 7), *run;
     assert_int_equal(gw_run_file_read(folder, &run), GW_OK);
@@ -285,16 +285,4 @@ TEST(options_come_back)
     unlink(in("run.json"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_file_has_its_name_once_it_is_whole, make_folder, remove_empty_folder),
-        cmocka_unit_test_setup_teardown(what_cannot_be_written_or_read, make_folder, remove_empty_folder),
-        cmocka_unit_test_setup_teardown(names_of_a_run, make_folder, remove_empty_folder),
-        cmocka_unit_test_setup_teardown(the_newest_checkpoint, make_folder, remove_empty_folder),
-        cmocka_unit_test_setup_teardown(an_earlier_run_is_cleared, make_folder, remove_empty_folder),
-        cmocka_unit_test_setup_teardown(one_at_a_time, make_folder, remove_empty_folder),
-        cmocka_unit_test_setup_teardown(options_come_back, make_folder, remove_empty_folder),
-    };
-    return cmocka_run_group_tests_name("disk folder", tests, NULL, NULL);
-}
+RUN_TESTS("disk folder", NULL, NULL)

@@ -158,12 +158,4 @@ TEST(events_hold_histograms)
     free(h);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_value_is_in_its_bin), cmocka_unit_test(the_ends_of_the_range),
-        cmocka_unit_test(some_are_spread_over_all),  cmocka_unit_test(lines_are_gone_on_with),
-        cmocka_unit_test(events_hold_histograms),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("histograms", NULL, NULL)

@@ -110,7 +110,7 @@ static void write_run(bool convex)
 #define NOT -1 /* the line has no such field */
 
 /* A line has the workers' numbers together. What was not looked at in this step is not in it. */
-TEST(a_line_has_the_sums_of_all_workers)
+TEST_BETWEEN(a_line_has_the_sums_of_all_workers, make_folder, remove_run)
 {
     static const struct {
         const char *key;
@@ -192,7 +192,7 @@ static void check_sums(const struct gw_metrics *m, uint64_t first)
 }
 
 /* Wherever the run was interrupted. The files have lines of later steps, which are dropped. */
-TEST(a_run_that_is_gone_on_with_has_the_same_sums)
+TEST_BETWEEN(a_run_that_is_gone_on_with_has_the_same_sums, make_folder, remove_run)
 {
     for (int convex = 0; convex < 2; convex++) {
         struct gw_metrics m = a_run(convex);
@@ -237,7 +237,7 @@ static void read_events(char *text, size_t capacity)
 }
 
 /* An event of a step says what a line says. What a step does not have, it does not say. */
-TEST(events_say_what_there_is)
+TEST_BETWEEN(events_say_what_there_is, make_folder, remove_run)
 {
     static const char *const right[] = {
         ("0 loss 1.5\n0 lr 0.5\n0 accuracy/train 0.125\n0 bytes/up 201\n0 bytes/down 401\n0 codec/nonzero_share 0.5\n"
@@ -260,7 +260,7 @@ TEST(events_say_what_there_is)
 }
 
 /* A run that ends early leaves its files without their names. A run that made no step leaves nothing. */
-TEST(a_run_that_ends_early)
+TEST_BETWEEN(a_run_that_ends_early, make_folder, remove_empty_folder)
 {
     for (int n_steps = 0; n_steps < 2; n_steps++) {
         struct gw_metrics m = a_run(false);
@@ -331,7 +331,7 @@ TEST(a_summary_says_what_there_is)
 }
 
 /* Lines are read up to the first one that no run wrote. That one and all after it are dropped. */
-TEST(a_damaged_line_ends_what_is_read)
+TEST_BETWEEN(a_damaged_line_ends_what_is_read, make_folder, remove_run)
 {
     static const struct {
         const char *from, *to; /* in the line of step 2 */
@@ -370,7 +370,7 @@ TEST(a_damaged_line_ends_what_is_read)
 }
 
 /* Who goes on with a run reads no more of a file than a run can have written: here a hole of 1 TB. */
-TEST(a_line_without_an_end_is_not_read)
+TEST_BETWEEN(a_line_without_an_end_is_not_read, make_folder, remove_run)
 {
     struct gw_metrics m = a_run(false);
     write_run(false);
@@ -403,7 +403,7 @@ TEST(steps_without_records_are_missing)
 
 /* Events that no run wrote are dropped. The first event names the format, and it stands there once: after whole events,
  * and after damaged ones. */
-TEST(damaged_events_begin_anew)
+TEST_BETWEEN(damaged_events_begin_anew, make_folder, remove_run)
 {
     char bytes[2000];
     for (int damaged = 0; damaged < 2; damaged++) {
@@ -422,18 +422,4 @@ TEST(damaged_events_begin_anew)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_line_has_the_sums_of_all_workers, make_folder, remove_run),
-        cmocka_unit_test_setup_teardown(a_run_that_is_gone_on_with_has_the_same_sums, make_folder, remove_run),
-        cmocka_unit_test_setup_teardown(events_say_what_there_is, make_folder, remove_run),
-        cmocka_unit_test_setup_teardown(a_run_that_ends_early, make_folder, remove_empty_folder),
-        cmocka_unit_test(a_summary_says_what_there_is),
-        cmocka_unit_test_setup_teardown(a_damaged_line_ends_what_is_read, make_folder, remove_run),
-        cmocka_unit_test_setup_teardown(a_line_without_an_end_is_not_read, make_folder, remove_run),
-        cmocka_unit_test(steps_without_records_are_missing),
-        cmocka_unit_test_setup_teardown(damaged_events_begin_anew, make_folder, remove_run),
-    };
-    return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
-}
+RUN_TESTS("metrics", NULL, NULL)

@@ -36,7 +36,7 @@ static void write_state(size_t n_bytes)
     assert_int_equal(gw_rank_state_write(folder, &s), GW_OK);
 }
 
-TEST(what_is_written_comes_back)
+TEST_BETWEEN(what_is_written_comes_back, begin, end)
 {
     static const size_t sizes[] = {0, 1, sizeof bytes};
     for (int i = 0; i < 3; i++) {
@@ -50,7 +50,7 @@ TEST(what_is_written_comes_back)
 }
 
 /* The numbers of the head have places of their own, which later versions must find again. */
-TEST(the_head_stays_as_it_is)
+TEST_BETWEEN(the_head_stays_as_it_is, begin, end)
 {
     static const char want[] = "GWSTATE1"
                                "\x63\0\0\0\0\0\0\0"
@@ -72,7 +72,7 @@ static void check_refused(uint64_t identity, const char *word)
     assert_null(s.file);
 }
 
-TEST(damage_is_refused)
+TEST_BETWEEN(damage_is_refused, begin, end)
 {
     uint8_t whole[256], bad[257];
     write_state(sizeof bytes);
@@ -94,7 +94,7 @@ TEST(damage_is_refused)
     check_refused(99, "longer than its state");
 }
 
-TEST(others_files_are_refused)
+TEST_BETWEEN(others_files_are_refused, begin, end)
 {
     char other[96];
     write_state(sizeof bytes);
@@ -116,13 +116,4 @@ TEST(others_files_are_refused)
     check_refused(99, "cannot be opened");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_written_comes_back, begin, end),
-        cmocka_unit_test_setup_teardown(the_head_stays_as_it_is, begin, end),
-        cmocka_unit_test_setup_teardown(damage_is_refused, begin, end),
-        cmocka_unit_test_setup_teardown(others_files_are_refused, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("rank state", NULL, NULL)

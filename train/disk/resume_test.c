@@ -74,7 +74,7 @@ static void put_checkpoint(uint64_t step, uint32_t n_states, size_t longer)
     gw_checkpoint_free(&c);
 }
 
-TEST(the_newest_whole_checkpoint_is_found)
+TEST_BETWEEN(the_newest_whole_checkpoint_is_found, make_folder, clean_up)
 {
     static struct gw_resume r;
     const struct gw_train_callbacks callbacks = {.note = note};
@@ -99,11 +99,4 @@ TEST(the_newest_whole_checkpoint_is_found)
     closedir(lock);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_options_are_named),
-        cmocka_unit_test_setup_teardown(the_newest_whole_checkpoint_is_found, make_folder, clean_up),
-    };
-    return cmocka_run_group_tests_name("resume", tests, NULL, NULL);
-}
+RUN_TESTS("resume", NULL, NULL)

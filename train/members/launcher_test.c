@@ -171,12 +171,4 @@ TEST(the_link_follows)
     assert_true(by.mpi && !by.tcp);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_are_found),           cmocka_unit_test(contradictions_are_refused),
-        cmocka_unit_test(the_meeting_place_follows), cmocka_unit_test(steps_do_not_meet),
-        cmocka_unit_test(a_batch_script_is_known),   cmocka_unit_test(the_link_follows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("launcher", NULL, NULL)

@@ -148,10 +148,6 @@ TEST(a_link_is_chosen)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lists), cmocka_unit_test(every_link_is_found),
-                                       cmocka_unit_test(options_fit_their_link),
-                                       cmocka_unit_test(waiting_for_servers_is_told),
-                                       cmocka_unit_test(a_link_is_chosen)};
     clearenv(); /* a launcher of this test does not matter */
-    return cmocka_run_group_tests_name("members", tests, NULL, NULL);
+    return run_noted_tests("members", NULL, NULL);
 }

@@ -347,20 +347,4 @@ TEST(wrong_use_is_refused)
     assert_non_null(strstr(gw_last_error(), "full gradient of epoch"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(losses_follow_their_formulas),
-        cmocka_unit_test(gradients_are_differences_of_the_loss),
-        cmocka_unit_test(svrg_converges_linearly_to_newtons_minimum),
-        cmocka_unit_test(sgd_converges_with_a_falling_rate),
-        cmocka_unit_test(svm_finds_the_minimum_known_by_hand),
-        cmocka_unit_test(runs_repeat_and_workers_do_not_matter),
-        cmocka_unit_test(passes_and_bytes_are_counted),
-        cmocka_unit_test(objective_is_written_each_epoch),
-        cmocka_unit_test(a_resumed_run_is_the_same),
-        cmocka_unit_test(layers_learn_from_rows),
-        cmocka_unit_test(wrong_use_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("convex", NULL, NULL)

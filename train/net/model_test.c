@@ -692,21 +692,5 @@ int main(void)
         printf("left out: graphs_match, because oneDNN 3 divides by zero there, with SSE 4.1, too\n");
         cmocka_set_skip_filter("graphs_match");
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lenet_matches_the_reference),
-        cmocka_unit_test(mlp_matches_the_reference),
-        cmocka_unit_test(batch_norm_matches),
-        cmocka_unit_test(padded_convolution_matches),
-        cmocka_unit_test(pooling_matches),
-        cmocka_unit_test(response_normalisation_matches),
-        cmocka_unit_test(dropout_matches),
-        cmocka_unit_test(graphs_match),
-        cmocka_unit_test(wrong_layers_are_refused),
-        cmocka_unit_test(cifar_networks_match_the_reference),
-        cmocka_unit_test(statistics_follow_the_batches),
-        cmocka_unit_test(two_values_have_a_variance),
-        cmocka_unit_test(version_brings_new_weights),
-        cmocka_unit_test(networks_are_what_they_should_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_noted_tests("model", NULL, NULL);
 }

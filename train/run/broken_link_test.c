@@ -118,8 +118,4 @@ TEST(all_hear_of_a_link_that_breaks)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_hear_of_a_link_that_breaks)};
-    return cmocka_run_group_tests_name("broken link", tests, NULL, NULL);
-}
+RUN_TESTS("broken link", NULL, NULL)

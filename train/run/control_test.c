@@ -390,13 +390,4 @@ TEST(states_of_two_steps_are_kept)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(machines_are_numbered_by_rank),       cmocka_unit_test(other_options_are_refused),
-        cmocka_unit_test(a_resumed_run_goes_on_everywhere),    cmocka_unit_test(a_start_that_cannot_be_is_refused),
-        cmocka_unit_test(a_failure_stays_the_cause),           cmocka_unit_test(who_waits_for_another_is_not_named),
-        cmocka_unit_test(who_waits_for_a_joiner_is_not_named), cmocka_unit_test(who_has_ended_is_not_named),
-        cmocka_unit_test(a_long_beginning_has_signs_of_life),  cmocka_unit_test(states_of_two_steps_are_kept)};
-    return cmocka_run_group_tests_name("control", tests, NULL, NULL);
-}
+RUN_TESTS("control", NULL, NULL)

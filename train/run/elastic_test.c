@@ -97,9 +97,4 @@ TEST(only_a_step_is_progress_where_nobody_lets_in)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_silent_worker_is_not_waited_for_without_end),
-                                       cmocka_unit_test(only_a_step_is_progress_where_nobody_lets_in)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("elastic", NULL, NULL)

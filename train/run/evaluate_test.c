@@ -41,8 +41,4 @@ TEST(parts_add_up)
     gw_free(NULL, params);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_add_up)};
-    return cmocka_run_group_tests_name("evaluate", tests, NULL, NULL);
-}
+RUN_TESTS("evaluate", NULL, NULL)

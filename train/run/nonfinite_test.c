@@ -236,12 +236,4 @@ TEST(stop_names_tensor_worker_and_step)
     assert_true(workers_named & (workers_named - 1)); /* not always the same one */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_worker_drops_the_same_steps),
-        cmocka_unit_test(a_dropped_step_leaves_no_trace),
-        cmocka_unit_test(stop_names_tensor_worker_and_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("nonfinite", NULL, NULL)

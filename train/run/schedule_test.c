@@ -3,7 +3,6 @@
 #include "run/schedule.h"
 #include "checks.h"
 
-#include <gradwire/status.h>
 #include <math.h>
 #include <string.h>
 
@@ -78,13 +77,4 @@ TEST(shares_tile_the_batch)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schedules_follow_their_formulas),
-        cmocka_unit_test(refuses_other_words),
-        cmocka_unit_test(order_is_a_permutation_and_a_new_one_each_epoch),
-        cmocka_unit_test(shares_tile_the_batch),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("schedule", NULL, NULL)

@@ -237,19 +237,4 @@ TEST(wrong_options_are_refused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(workers_do_not_change_the_losses),
-        cmocka_unit_test(a_checkpoint_without_states_is_refused),
-        cmocka_unit_test(a_run_repeats_bit_for_bit),
-        cmocka_unit_test(summary_adds_up),
-        cmocka_unit_test(digits_are_hard_for_a_line_and_easy_for_lenet),
-        cmocka_unit_test(the_defaults_of_onebit_train_a_perceptron),
-        cmocka_unit_test(moving_average_is_what_is_evaluated),
-        cmocka_unit_test(a_step_that_is_not_finite_is_dropped_or_ends_the_run),
-        cmocka_unit_test(a_stop_leaves_no_final_name),
-        cmocka_unit_test(wrong_options_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("train", NULL, NULL)

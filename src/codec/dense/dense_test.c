@@ -427,17 +427,5 @@ TEST(altered_frames_are_refused)
 int main(void)
 {
     make_values();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounding_is_to_nearest_even),
-        cmocka_unit_test(any_float_comes_back_rounded),
-        cmocka_unit_test(all_patterns_are_decoded),
-        cmocka_unit_test(slices_are_parts_of_the_whole),
-        cmocka_unit_test(averages_are_added_in_rank_order),
-        cmocka_unit_test(an_owners_own_part_needs_no_frame),
-        cmocka_unit_test(altered_frames_are_refused),
-        cmocka_unit_test(nonzeros_are_counted_whatever_the_hosts_float_modes),
-        cmocka_unit_test(gradients_that_are_not_finite_are_refused),
-        cmocka_unit_test(what_a_float_frame_must_not_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_noted_tests("dense", NULL, NULL);
 }

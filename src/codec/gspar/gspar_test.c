@@ -6,7 +6,6 @@
 #include "codec/sparse/sparse.h"
 #include "codecs.h"
 
-#include <float.h>
 #include <stdio.h>
 
 static float slope_of(struct whole_frame frame)
@@ -389,17 +388,4 @@ TEST(messages_are_no_longer_than_theorem_4_says)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_are_as_the_document_says),
-        cmocka_unit_test(threads_and_slices_change_nothing),
-        cmocka_unit_test(parts_of_signs_alone_add_up),
-        cmocka_unit_test(the_ends),
-        cmocka_unit_test(the_draw_has_no_bias_and_the_variance_asked_for),
-        cmocka_unit_test(as_many_are_sent_as_asked_for),
-        cmocka_unit_test(positions_are_within_5_percent_of_their_entropy),
-        cmocka_unit_test(messages_are_no_longer_than_theorem_4_says),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("gspar", NULL, NULL)

@@ -448,18 +448,4 @@ TEST(altered_averages_do_no_harm)
     team_free(&team);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(workers_share_the_smallest_q),
-        cmocka_unit_test(a_worker_of_zeros_sends_nothing_and_bounds_nothing),
-        cmocka_unit_test(numbers_that_cannot_be_are_refused),
-        cmocka_unit_test(every_workers_variance_is_within_its_bound),
-        cmocka_unit_test(averages_are_as_the_document_says),
-        cmocka_unit_test(an_average_of_eight_takes_six_bits_an_element),
-        cmocka_unit_test(frames_that_do_not_add_up_are_refused),
-        cmocka_unit_test(very_many_workers_are_averaged_in_floats),
-        cmocka_unit_test(altered_averages_do_no_harm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("share", NULL, NULL)

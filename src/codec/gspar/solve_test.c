@@ -321,14 +321,4 @@ TEST(the_simplest_tensors)
     assert_true(one.slope == 3 && one.n_certain == 1 && one.expected == 2);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_simplest_tensors),
-        cmocka_unit_test(short_tensors_are_as_the_paper_says),
-        cmocka_unit_test(long_tensors_are_as_the_paper_says),
-        cmocka_unit_test(most_counts_are_exact_and_all_bits_the_same),
-        cmocka_unit_test(threads_change_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("solve", NULL, NULL)

@@ -406,18 +406,4 @@ TEST(states_move_to_other_numbers_of_workers)
     check_merged_states("onebit", 1000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_are_as_the_document_says),
-        cmocka_unit_test(slices_are_parts_of_the_whole),
-        cmocka_unit_test(averages_are_of_floats),
-        cmocka_unit_test(reports_are_of_the_signs),
-        cmocka_unit_test(what_is_not_sent_waits),
-        cmocka_unit_test(the_default_keeps_zeros_apart),
-        cmocka_unit_test(what_is_not_finite_is_found),
-        cmocka_unit_test(a_saved_state_goes_on),
-        cmocka_unit_test(states_move_to_other_numbers_of_workers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("onebit", NULL, NULL)

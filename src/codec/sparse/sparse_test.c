@@ -2,7 +2,6 @@
  * and what must be refused is refused. */
 #include "codec/parts.h"
 #include "codec/sparse/sparse.h"
-#include "base/memory.h"
 #include "codecs.h"
 #include "wire/bytes.h"
 #include "wire/float16.h"
@@ -475,12 +474,4 @@ TEST(what_no_encoder_writes_is_refused)
     assert_int_equal(crafted(craft), field);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slices_come_back),          cmocka_unit_test(positions_are_near_their_entropy),
-        cmocka_unit_test(averages_are_exact),        cmocka_unit_test(frames_that_disagree_are_refused),
-        cmocka_unit_test(altered_frames_do_no_harm), cmocka_unit_test(what_no_encoder_writes_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("sparse", NULL, NULL)

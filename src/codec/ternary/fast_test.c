@@ -158,11 +158,4 @@ TEST(choices_have_names)
     assert_int_equal(gw_wire_parse("auto", NULL), GW_ERR_ARGUMENT);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(fast_frames_are_those_of_named_codes),
-                                       cmocka_unit_test(averages_of_averages_keep_it),
-                                       cmocka_unit_test(codecs_without_a_choice_ignore_it),
-                                       cmocka_unit_test(choices_have_names)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("fast", NULL, NULL)

@@ -375,19 +375,4 @@ TEST(random_bytes_do_no_harm)
     CHECK(tally[0] > 3000 && tally[1] > 3000, "%u refused, %u accepted", tally[0], tally[1]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_bit_codes),
-        cmocka_unit_test(base_three_codes),
-        cmocka_unit_test(masks),
-        cmocka_unit_test(coded_strings),
-        cmocka_unit_test(tables),
-        cmocka_unit_test(fields),
-        cmocka_unit_test(averages),
-        cmocka_unit_test(strings_are_for_1024_workers),
-        cmocka_unit_test(sums_of_too_many_workers),
-        cmocka_unit_test(random_bytes_do_no_harm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("hostile", NULL, NULL)

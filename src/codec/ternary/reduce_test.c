@@ -499,18 +499,4 @@ TEST(altered_pushes_are_refused)
             }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_exact),
-        cmocka_unit_test(every_size_and_bucket_is_averaged),
-        cmocka_unit_test(as_many_workers_as_there_can_be),
-        cmocka_unit_test(order_and_threads_change_nothing),
-        cmocka_unit_test(own_scalers_are_averaged_in_float),
-        cmocka_unit_test(averages_add_up_like_pushes),
-        cmocka_unit_test(mismatches_name_both),
-        cmocka_unit_test(wrong_reductions_are_refused),
-        cmocka_unit_test(altered_pushes_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("reduce", NULL, NULL)

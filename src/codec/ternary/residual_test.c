@@ -329,12 +329,4 @@ TEST(a_saved_state_goes_on)
     gw_encoder_destroy(onebit);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_as_the_document_says), cmocka_unit_test(slices_are_parts_of_the_whole),
-        cmocka_unit_test(what_is_not_sent_waits),         cmocka_unit_test(what_is_not_finite_is_found),
-        cmocka_unit_test(a_saved_state_goes_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("residual", NULL, NULL)

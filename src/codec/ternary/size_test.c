@@ -112,14 +112,4 @@ TEST(averages_of_many_are_near_their_entropy)
     averages_of(64, 0.8, 65536, 9);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pushes_are_near_their_entropy),
-        cmocka_unit_test(averages_of_two_are_near_their_entropy),
-        cmocka_unit_test(averages_of_four_are_near_their_entropy),
-        cmocka_unit_test(averages_of_eight_are_near_their_entropy),
-        cmocka_unit_test(averages_of_many_are_near_their_entropy),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("size", NULL, NULL)

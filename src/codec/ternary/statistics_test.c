@@ -241,13 +241,4 @@ TEST(nonzeros_are_as_many_as_expected)
     free(g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_draw_has_no_bias_and_the_right_variance),
-        cmocka_unit_test(draws_are_independent_of_each_other),
-        cmocka_unit_test(probabilities_are_finer_than_sixteen_bits),
-        cmocka_unit_test(nonzeros_are_as_many_as_expected),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("statistics", NULL, NULL)

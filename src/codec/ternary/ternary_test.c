@@ -860,29 +860,4 @@ TEST(tensors_left_in_float_come_back_exactly)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scalers_by_hand),
-        cmocka_unit_test(measures_by_hand),
-        cmocka_unit_test(scalers_of_random_tensors),
-        cmocka_unit_test(equal_elements_and_single_ones_come_back_exactly),
-        cmocka_unit_test(the_largest_element_is_always_drawn),
-        cmocka_unit_test(zeros_give_zeros),
-        cmocka_unit_test(every_code_size_and_bucket_comes_back),
-        cmocka_unit_test(every_scale_comes_back),
-        cmocka_unit_test(codes_are_what_was_asked_for),
-        cmocka_unit_test(threads_change_nothing),
-        cmocka_unit_test(slices_equal_the_whole),
-        cmocka_unit_test(slices_that_are_not_aligned_are_refused),
-        cmocka_unit_test(measure_encode_is_measure_and_encode),
-        cmocka_unit_test(every_place_in_a_run_draws_its_own),
-        cmocka_unit_test(frames_are_known_to_the_byte),
-        cmocka_unit_test(the_hosts_float_modes_change_nothing),
-        cmocka_unit_test(nan_and_infinity_are_found_and_refused),
-        cmocka_unit_test(scalers_below_ones_own_are_refused),
-        cmocka_unit_test(wrong_calls_are_refused),
-        cmocka_unit_test(tensors_left_in_float_come_back_exactly),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("ternary", NULL, NULL)

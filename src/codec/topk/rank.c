@@ -1,7 +1,6 @@
 /* Finds the k-th largest magnitude of a list of tensors exactly, in linear time. It also guesses that magnitude from a
  * sample, which saves passes over long tensors. */
 #include "codec/topk/rank.h"
-#include "base/error.h"
 #include "base/memory.h"
 #include "base/scratch.h"
 #include "base/threads.h"

@@ -701,22 +701,7 @@ int main(void)
     make_places();
     for (uint32_t c = 0; c < 3; c++)
         contexts[c] = context_of(c + 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements_are_selected),
-        cmocka_unit_test(what_rounding_lost_is_left),
-        cmocka_unit_test(what_is_not_finite_is_seen_anywhere),
-        cmocka_unit_test(values_are_expanded_and_added),
-        cmocka_unit_test(bytes_are_compared_and_lowered),
-        cmocka_unit_test(floats_are_cut_and_joined),
-        cmocka_unit_test(the_largest_are_selected),
-        cmocka_unit_test(the_largest_are_selected_around_chunks),
-        cmocka_unit_test(a_wrong_guess_is_put_right),
-        cmocka_unit_test(the_largest_of_a_list_are_selected),
-        cmocka_unit_test(what_is_above_is_selected),
-        cmocka_unit_test(what_is_not_finite_is_reported),
-        cmocka_unit_test(memory_may_run_out_anywhere),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = run_noted_tests("select", NULL, NULL);
     for (uint32_t c = 0; c < 3; c++)
         gw_context_destroy(contexts[c]);
     return failed;

@@ -653,19 +653,4 @@ TEST(a_residual_is_scaled)
     free(sent);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_residual_is_scaled),
-        cmocka_unit_test(runs_are_as_prescribed),
-        cmocka_unit_test(slices_are_parts_of_the_whole),
-        cmocka_unit_test(global_selection_is_that_of_one_tensor),
-        cmocka_unit_test(a_global_threshold_follows_the_count),
-        cmocka_unit_test(dense_steps_come_first),
-        cmocka_unit_test(what_is_not_finite_is_found),
-        cmocka_unit_test(a_saved_state_goes_on),
-        cmocka_unit_test(states_move_to_other_numbers_of_workers),
-        cmocka_unit_test(what_was_run_in_sends_its_share),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("topk", NULL, NULL)

@@ -119,12 +119,4 @@ TEST(the_draw_has_no_bias_and_the_right_variance)
     gw_encoder_destroy(encoder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_are_as_the_document_says),
-        cmocka_unit_test(slices_are_parts_of_the_whole),
-        cmocka_unit_test(the_draw_has_no_bias_and_the_right_variance),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("uniform", NULL, NULL)

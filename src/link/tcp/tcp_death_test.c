@@ -5,7 +5,6 @@
 
 #include <gradwire/exchange.h>
 #include <signal.h>
-#include <sys/wait.h>
 
 /* KILLED_AFTER_SENDING: a child that it has forked lives on. UNHEARD: in good order, and nobody has asked for what it
  * sent when they send to it. */
@@ -269,11 +268,5 @@ int main(void)
 {
     static const struct link_factory factory = {.name = "tcp", .news_travel = true};
     link_test_factory = &factory;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(newcomers_go_before_members_come),
-        cmocka_unit_test(killed_or_in_good_order),
-        cmocka_unit_test(in_good_order_without_memory),
-        cmocka_unit_test(reset_under_steps),
-    };
-    return cmocka_run_group_tests_name("tcp death", tests, NULL, NULL);
+    return run_noted_tests("tcp death", NULL, NULL);
 }

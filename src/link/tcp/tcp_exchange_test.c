@@ -498,21 +498,4 @@ TEST(averages_behind_a_verdict_stay_out)
     lie_free(l);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(averages_are_the_codecs_own),
-        cmocka_unit_test(averages_of_machines),
-        cmocka_unit_test(counts_are_the_same),
-        cmocka_unit_test(calls_one_after_the_other),
-        cmocka_unit_test(some_count_and_others_lend),
-        cmocka_unit_test(a_gradient_that_is_not_finite_drops_the_step),
-        cmocka_unit_test(who_goes_leaves_no_loans),
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(averages_before_the_push_has_left_are_refused),
-        cmocka_unit_test(averages_that_are_none_are_refused),
-        cmocka_unit_test(averages_behind_a_verdict_stay_out),
-        cmocka_unit_test(who_gives_up_leaves_whole_messages),
-    };
-    return cmocka_run_group_tests_name("exchanges of floats over tcp", tests, NULL, NULL);
-}
+RUN_TESTS("exchanges of floats over tcp", NULL, NULL)

@@ -231,9 +231,4 @@ TEST(no_descriptor_for_a_while)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_without_end), cmocka_unit_test(silent_connections),
-                                       cmocka_unit_test(no_descriptor_for_a_while)};
-    return cmocka_run_group_tests_name("tcp flood", tests, NULL, NULL);
-}
+RUN_TESTS("tcp flood", NULL, NULL)

@@ -388,17 +388,5 @@ TEST(by_name_and_by_ipv6)
 int main(void)
 {
     world_raise_file_limit();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rank_0_is_lost),
-        cmocka_unit_test(a_member_is_lost_and_comes_again),
-        cmocka_unit_test(a_member_is_lost_after_the_table),
-        cmocka_unit_test(a_member_is_lost_as_it_comes),
-        cmocka_unit_test(the_last_one_is_ready_at_the_deadline),
-        cmocka_unit_test(a_member_asks_again),
-        cmocka_unit_test(refusals_are_told_at_the_deadline),
-        cmocka_unit_test(rank_0_has_no_descriptor),
-        cmocka_unit_test(strays_are_refused),
-        cmocka_unit_test(by_name_and_by_ipv6),
-    };
-    return cmocka_run_group_tests_name("tcp joiners", tests, NULL, NULL);
+    return run_noted_tests("tcp joiners", NULL, NULL);
 }

@@ -242,13 +242,4 @@ TEST(memory_runs_out)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_folder_for_all),    cmocka_unit_test(two_machines),
-        cmocka_unit_test(the_unlisted_stay_out), cmocka_unit_test(a_silent_rendezvous),
-        cmocka_unit_test(unlisted_by_a_peer),    cmocka_unit_test(another_machines_rank),
-        cmocka_unit_test(memory_runs_out),
-    };
-    return cmocka_run_group_tests_name("tcp keys", tests, begin, end);
-}
+RUN_TESTS("tcp keys", begin, end)

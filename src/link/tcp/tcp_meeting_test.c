@@ -275,12 +275,5 @@ TEST(links_are_independent)
 int main(void)
 {
     world_raise_file_limit();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_are_checked),         cmocka_unit_test(a_name_that_nobody_knows_yet),
-        cmocka_unit_test(the_missing_are_named),       cmocka_unit_test(who_falls_silent_is_named),
-        cmocka_unit_test(nobody_at_the_rendezvous),    cmocka_unit_test(a_second_one_comes_late),
-        cmocka_unit_test(newcomers_at_the_rendezvous), cmocka_unit_test(nobody_listens_at_a_member),
-        cmocka_unit_test(garbage_of_a_member),         cmocka_unit_test(links_are_independent),
-    };
-    return cmocka_run_group_tests_name("tcp meeting", tests, NULL, NULL);
+    return run_noted_tests("tcp meeting", NULL, NULL);
 }

@@ -140,11 +140,4 @@ TEST(texts)
     assert_string_equal(text, "a?b?[2Jc");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(joins),  cmocka_unit_test(tables), cmocka_unit_test(addresses),
-        cmocka_unit_test(hellos), cmocka_unit_test(texts),
-    };
-    return cmocka_run_group_tests_name("tcp wire", tests, NULL, NULL);
-}
+RUN_TESTS("tcp wire", NULL, NULL)

@@ -76,8 +76,4 @@ TEST(a_client_and_a_server_belong_to_their_process)
     end_serving();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_client_and_a_server_belong_to_their_process)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS("pserver fork", NULL, NULL)

@@ -90,11 +90,4 @@ TEST(a_push_that_is_dropped)
     end();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_push_that_times_out),
-        cmocka_unit_test(a_push_that_is_dropped),
-    };
-    return cmocka_run_group_tests_name("pserver lend", tests, NULL, NULL);
-}
+RUN_TESTS("pserver lend", NULL, NULL)

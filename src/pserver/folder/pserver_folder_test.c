@@ -407,11 +407,4 @@ TEST(killed_beside_its_child)
     end();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(flipped_bits), cmocka_unit_test(cut_files),     cmocka_unit_test(lost_files),
-        cmocka_unit_test(power_cut),    cmocka_unit_test(wrong_folders), cmocka_unit_test(killed_beside_its_child),
-    };
-    return cmocka_run_group_tests_name("pserver_folder", tests, NULL, NULL);
-}
+RUN_TESTS("pserver_folder", NULL, NULL)

@@ -400,12 +400,4 @@ TEST(a_locked_database)
     end();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(restarts_change_nothing), cmocka_unit_test(another_server),
-        cmocka_unit_test(a_lower_limit),           cmocka_unit_test(a_full_disk),
-        cmocka_unit_test(files_that_are_renamed),  cmocka_unit_test(a_locked_database),
-    };
-    return cmocka_run_group_tests_name("pserver_restart", tests, NULL, NULL);
-}
+RUN_TESTS("pserver_restart", NULL, NULL)

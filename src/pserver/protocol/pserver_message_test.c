@@ -308,14 +308,4 @@ TEST(fields_that_cannot_be)
     assert_string_equal(head.answer.sentence, "a?[2Jb?c? \xc3\xa4");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heads_come_back),
-        cmocka_unit_test(heads_are_as_documented),
-        cmocka_unit_test(every_cut_is_refused),
-        cmocka_unit_test(fields_that_cannot_be),
-        cmocka_unit_test(every_altered_byte_is_harmless),
-    };
-    return cmocka_run_group_tests_name("pserver_message", tests, make_examples, NULL);
-}
+RUN_TESTS("pserver_message", make_examples, NULL)

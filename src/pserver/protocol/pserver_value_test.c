@@ -185,12 +185,4 @@ TEST(names_without_memory)
     assert_int_equal(shortage.live, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(types_and_their_words),     cmocka_unit_test(methods_and_their_results),
-        cmocka_unit_test(shapes_and_their_elements), cmocka_unit_test(shapes_of_decoded_codes),
-        cmocka_unit_test(names_have_numbers),        cmocka_unit_test(names_without_memory),
-    };
-    return cmocka_run_group_tests_name("pserver value", tests, NULL, NULL);
-}
+RUN_TESTS("pserver value", NULL, NULL)

@@ -1,7 +1,6 @@
 /* Tests clients that send without end, or nothing at all: the server's memory and descriptors stay limited, and good
  * clients are served. The server is a process of its own, and the test measures its memory from outside. */
 #define _GNU_SOURCE /* nftw */
-#include "base/clock.h"
 #include "base/error.h"
 #include "flood.h"
 #include "folders.h"
@@ -351,10 +350,7 @@ int main(void)
     snprintf(client_path, sizeof client_path, "%s/client", root);
     ok(gw_keys_new(keys_path, NULL, NULL));
     ok(gw_keys_new(client_path, keys_path, "client"));
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_without_end), cmocka_unit_test(endless_handshakes),
-                                       cmocka_unit_test(keys_without_end), cmocka_unit_test(silent_connections),
-                                       cmocka_unit_test(clients_that_left_stay_connected)};
-    int failed = cmocka_run_group_tests_name("pserver flood", tests, NULL, NULL);
+    int failed = run_noted_tests("pserver flood", NULL, NULL);
     remove_folder(root);
     return failed;
 }

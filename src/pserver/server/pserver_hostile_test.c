@@ -100,8 +100,7 @@ static int tear_down(void **state)
 }
 
 /* A test with a server for one worker, or for two. */
-#define FOR_ONE(test) cmocka_unit_test_prestate_setup_teardown(test, set_up, tear_down, (void *)1)
-#define FOR_TWO(test) cmocka_unit_test_prestate_setup_teardown(test, set_up, tear_down, (void *)2)
+#define FOR(test, n) TEST_AS(test, cmocka_unit_test_prestate_setup_teardown(test, set_up, tear_down, (void *)n))
 
 /* Somebody decent comes, is served, and goes. */
 static void serves(void)
@@ -167,7 +166,7 @@ static int joined(uint64_t rank)
 /* ---- nonsense ------------------------------------------------------------------------------------------------ */
 
 /* What is a message, but none of ours, is answered if a member has sent it. A newcomer hears why not, and is out. */
-TEST(garbage_is_answered_and_forgotten)
+FOR(garbage_is_answered_and_forgotten, 1)
 {
     uint8_t head[GW_PS_HEAD_BYTES] = {0};
     struct numbers numbers = numbers_from(1);
@@ -219,7 +218,7 @@ TEST(garbage_is_answered_and_forgotten)
 }
 
 /* Bytes that begin no message end the connection, of a member, too. A newcomer may not send a long message either. */
-TEST(what_is_no_message_ends_the_connection)
+FOR(what_is_no_message_ends_the_connection, 1)
 {
     static const struct {
         uint64_t n_bytes;
@@ -247,7 +246,7 @@ TEST(what_is_no_message_ends_the_connection)
 }
 
 /* The counts are those that a look at the network gives, of a newcomer that is refused, too. */
-TEST(every_byte_is_counted)
+FOR(every_byte_is_counted, 1)
 {
     struct gw_ps_request asked[] = {{.operation = GW_PS_MEMBERS},
                                     {.operation = GW_PS_HELLO, .hello_rank = GW_PS_READER},
@@ -279,7 +278,7 @@ TEST(every_byte_is_counted)
 }
 
 /* Everything that is refused is answered, and the client may go on. */
-TEST(requests_out_of_place)
+FOR(requests_out_of_place, 2)
 {
     static const uint8_t bytes[MAX_KEY_BYTES];
     for (int operation = GW_PS_INIT; operation < GW_PS_OPERATIONS; operation++)
@@ -346,7 +345,7 @@ TEST(requests_out_of_place)
 }
 
 /* Worker 1 of 2, alone. Its pushes wait for parameters, and the verdict on them waits behind them. */
-TEST(verdicts_over_the_wire)
+FOR(verdicts_over_the_wire, 2)
 {
     static const float values[] = {1, 2};
     static const char *const keys[] = {"exchange/a", "exchange/b"};
@@ -389,7 +388,7 @@ TEST(verdicts_over_the_wire)
 /* ---- values ---------------------------------------------------------------------------------------------------- */
 
 /* A value that is longer than any may be is read and dropped, and what comes after it is understood. */
-TEST(values_that_are_too_long)
+FOR(values_that_are_too_long, 1)
 {
     enum { MORE = GW_PS_HEAD_BYTES + 1 };
     static const uint8_t bytes[4 * MAX_KEY_BYTES];
@@ -405,7 +404,7 @@ TEST(values_that_are_too_long)
 }
 
 /* Messages come a byte at a time, or many at once. */
-TEST(bytes_that_drip)
+FOR(bytes_that_drip, 2)
 {
     static const size_t sizes[] = {1, GW_NET_SMALL - 40, GW_NET_SMALL, 6000};
     static uint8_t value[6000];
@@ -427,7 +426,7 @@ TEST(bytes_that_drip)
 
 /* A client goes in the middle of a message, at every stage of it: in order, or with a reset, or because it comes again
  * on another connection, or because the server ends. What has come of its value is given back. */
-TEST(half_a_message)
+FOR(half_a_message, 2)
 {
     enum { CLOSED, RESET, REPLACED, SERVER_ENDS, WAYS, VALUE = MAX_KEY_BYTES, STAGES = 11 };
     static uint8_t whole[GW_NET_HEAD + GW_PS_HEAD_BYTES + VALUE];
@@ -469,7 +468,7 @@ TEST(half_a_message)
 
 /* More values are under way at once than the server may hold. Those that find no room are dropped, and refused when
  * they are over. Small ones still find room. */
-TEST(many_values_at_once)
+FOR(many_values_at_once, 1)
 {
     enum { N = 24, ROOM = MAX_BYTES / MAX_KEY_BYTES };
     static uint8_t whole[GW_NET_HEAD + GW_PS_HEAD_BYTES + MAX_KEY_BYTES];
@@ -499,7 +498,7 @@ TEST(many_values_at_once)
 /* ---- who does not belong -------------------------------------------------------------------------------------- */
 
 /* They say HELLO and are gone before it is read; none of them is kept for a client that is here. */
-TEST(clients_that_do_not_wait)
+FOR(clients_that_do_not_wait, 2)
 {
     const int busy = joined(GW_PS_READER); /* it keeps the server busy, which looks at the others late */
     for (int i = 0; i < 300; i++) {
@@ -519,7 +518,7 @@ TEST(clients_that_do_not_wait)
 /* Some connections come and go without a word. Others say HELLO first. The server uses the descriptors of those that
  * have gone again, for those that come later. Rank 1 waits all the while. The server must not take it for one of them.
  */
-TEST(a_storm_of_connections)
+FOR(a_storm_of_connections, 2)
 {
     const float x = 3;
     /* The server's descriptor for `gone` is free later. That for `early` is free now, so rank 1 can get it. */
@@ -547,7 +546,7 @@ TEST(a_storm_of_connections)
     close(other), close(waiting);
 }
 
-TEST(one_client_too_many)
+FOR(one_client_too_many, 1)
 {
     int fds[MAX_CLIENTS];
     for (int again = 0; again < 3; again++) {
@@ -572,7 +571,7 @@ TEST(one_client_too_many)
 
 /* ---- who asks for too much ------------------------------------------------------------------------------------ */
 
-TEST(pushes_that_wait_are_counted)
+FOR(pushes_that_wait_are_counted, 2)
 {
     static const uint8_t bytes[MAX_KEY_BYTES];
     enum { PUSHES = 1100, MAY_WAIT = 1024 };
@@ -636,7 +635,7 @@ static void wait_until_dropped(void)
 
 /* Results wait for a client that does not read them. The server must not wait for it, and must not take more memory
  * than it may. In the end it drops that client. */
-TEST(answers_that_nobody_reads)
+FOR(answers_that_nobody_reads, 1)
 {
     static const uint8_t bytes[MAX_KEY_BYTES / 8];
     const struct gw_ps_request pull = pull_of("x", GW_PS_SUM);
@@ -656,7 +655,7 @@ TEST(answers_that_nobody_reads)
 
 /* A reader pulls and reads nothing, until what waits for it takes all the bytes that the server may hold. The server
  * drops it, and refuses nobody else. */
-TEST(unread_values_refuse_no_push)
+FOR(unread_values_refuse_no_push, 1)
 {
     enum { N = MAX_KEY_BYTES / 8, PUSHES = 6000 };
     static uint8_t bytes[N];
@@ -676,7 +675,7 @@ TEST(unread_values_refuse_no_push)
 
 /* A client sends JOIN after JOIN and reads no answer. At last the answer to a JOIN is one too many, so the server drops
  * the client. The rest of that JOIN must not use the client any more. */
-TEST(joins_whose_answers_nobody_reads)
+FOR(joins_whose_answers_nobody_reads, 1)
 {
     static const uint8_t bytes[MAX_KEY_BYTES / 8];
     const struct gw_ps_request join = {.operation = GW_PS_JOIN, .id = 1, .round = 1, .timeout_ms = LONG_MS},
@@ -728,7 +727,7 @@ TEST(too_many_answers_in_the_midst)
 
 /* A pull that waits for its scale key is answered over its own round, though the same client's next push came
  * meanwhile. */
-TEST(a_pull_keeps_its_place)
+FOR(a_pull_keeps_its_place, 2)
 {
     const uint8_t plus = 0x02, minus = 0x00;
     const float scale = 10;
@@ -803,28 +802,4 @@ TEST(answers_say_what_is_not_kept)
     remove_folder(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        FOR_ONE(garbage_is_answered_and_forgotten),
-        FOR_ONE(what_is_no_message_ends_the_connection),
-        FOR_ONE(every_byte_is_counted),
-        FOR_TWO(requests_out_of_place),
-        FOR_TWO(verdicts_over_the_wire),
-        FOR_ONE(values_that_are_too_long),
-        FOR_TWO(bytes_that_drip),
-        FOR_TWO(half_a_message),
-        FOR_ONE(many_values_at_once),
-        FOR_TWO(a_storm_of_connections),
-        FOR_ONE(one_client_too_many),
-        FOR_TWO(pushes_that_wait_are_counted),
-        FOR_ONE(answers_that_nobody_reads),
-        FOR_ONE(unread_values_refuse_no_push),
-        FOR_ONE(joins_whose_answers_nobody_reads),
-        cmocka_unit_test(too_many_answers_in_the_midst),
-        FOR_TWO(a_pull_keeps_its_place),
-        cmocka_unit_test(answers_say_what_is_not_kept),
-        FOR_TWO(clients_that_do_not_wait),
-    };
-    return cmocka_run_group_tests_name("pserver_hostile", tests, NULL, NULL);
-}
+RUN_TESTS("pserver_hostile", NULL, NULL)

@@ -41,11 +41,4 @@ TEST(old_steps_are_forgotten)
     assert_int_equal(gw_ps_history_ago(&history, 0), 6);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_counted),
-        cmocka_unit_test(old_steps_are_forgotten),
-    };
-    return cmocka_run_group_tests_name("pserver numbers", tests, NULL, NULL);
-}
+RUN_TESTS("pserver numbers", NULL, NULL)

@@ -288,15 +288,4 @@ TEST(what_may_end_early)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(snippet_of_the_issue),      cmocka_unit_test(values_of_many_pieces),
-        cmocka_unit_test(pulls_wait_for_all_pushes), cmocka_unit_test(one_that_is_missing_is_named),
-        cmocka_unit_test(what_cannot_be_is_refused), cmocka_unit_test(numbers_that_cannot_be_are_refused),
-        cmocka_unit_test(a_worker_comes_back),       cmocka_unit_test(staleness_bounds_who_is_ahead),
-        cmocka_unit_test(rates_come_with_pushes),    cmocka_unit_test(options_at_their_limits),
-        cmocka_unit_test(what_may_end_early),
-    };
-    return cmocka_run_group_tests_name("pserver", tests, NULL, NULL);
-}
+RUN_TESTS("pserver", NULL, NULL)

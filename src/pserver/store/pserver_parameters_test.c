@@ -668,26 +668,4 @@ TEST(every_allocation_may_fail)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_rounds_move_parameters),
-        cmocka_unit_test(single_pushes_move_parameters),
-        cmocka_unit_test(refused_rounds_change_nothing),
-        cmocka_unit_test(a_round_without_an_average_changes_nothing),
-        cmocka_unit_test(a_nan_is_refused),
-        cmocka_unit_test(stale_pulls_wait_for_the_slowest),
-        cmocka_unit_test(rounds_of_fewer_move_parameters),
-        cmocka_unit_test(refusals_are_ones_own_without_rounds),
-        cmocka_unit_test(single_verdicts_in_any_order),
-        cmocka_unit_test(who_goes_before_its_verdict_does_not_count),
-        cmocka_unit_test(a_late_verdict_changes_nothing),
-        cmocka_unit_test(verdicts_out_of_place),
-        cmocka_unit_test(nothing_goes_on_before_there_are_parameters),
-        cmocka_unit_test(pulled_parameters_stay_as_they_are),
-        cmocka_unit_test(wrong_keys_are_refused),
-        cmocka_unit_test(parameters_count),
-        cmocka_unit_test(every_allocation_may_fail),
-    };
-    return cmocka_run_group_tests_name("pserver_parameters", tests, NULL, NULL);
-}
+RUN_TESTS("pserver_parameters", NULL, NULL)

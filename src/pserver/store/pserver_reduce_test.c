@@ -505,18 +505,4 @@ TEST(special_numbers)
             }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_types_are_reduced_exactly),
-        cmocka_unit_test(halves_are_rounded_once),
-        cmocka_unit_test(codes_are_added_up),
-        cmocka_unit_test(sums_of_integers_are_exact),
-        cmocka_unit_test(averages_of_codes_have_the_bits_of_frames),
-        cmocka_unit_test(frames_are_averaged_in_their_own_domain),
-        cmocka_unit_test(medians_are_exact_in_every_order),
-        cmocka_unit_test(medians_are_those_of_sorting),
-        cmocka_unit_test(special_numbers),
-    };
-    return cmocka_run_group_tests_name("pserver_reduce", tests, NULL, NULL);
-}
+RUN_TESTS("pserver_reduce", NULL, NULL)

@@ -674,24 +674,4 @@ TEST(puts_have_versions)
     end();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_happens_is_what_the_model_says),
-        cmocka_unit_test(results_are_kept),
-        cmocka_unit_test(answers_outlive_the_store),
-        cmocka_unit_test(scales_are_of_the_same_round),
-        cmocka_unit_test(a_late_worker_has_its_scale),
-        cmocka_unit_test(a_second_time_is_no_excuse),
-        cmocka_unit_test(scales_that_cannot_be),
-        cmocka_unit_test(names_and_shapes),
-        cmocka_unit_test(lengths_and_limits),
-        cmocka_unit_test(no_more_than_max_bytes),
-        cmocka_unit_test(frames_are_of_their_key_and_rank),
-        cmocka_unit_test(backup_is_late_by_one_round),
-        cmocka_unit_test(puts_have_versions),
-        cmocka_unit_test(any_allocation_may_fail),
-        cmocka_unit_test(a_store_of_so_many_workers),
-    };
-    return cmocka_run_group_tests_name("pserver_store", tests, NULL, NULL);
-}
+RUN_TESTS("pserver_store", NULL, NULL)
