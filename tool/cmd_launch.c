@@ -409,12 +409,7 @@ static int run(struct launch *launch)
     if (!launch->workers)
         return tool_fail("out of memory");
     launched = launch;
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    struct sigaction before;
-    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* under nohup it stays ignored */
-        sigaction(SIGHUP, &action, NULL);
+    tool_catch_stops(on_interrupt, 0);
     int status = TOOL_DONE;
     for (uint32_t r = 0; r < launch->n; r++)
         launch->workers[r].output = launch->workers[r].input = -1;

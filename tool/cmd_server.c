@@ -39,17 +39,6 @@ static void on_stop(int signal_number)
     gw_ps_server_stop(server);
 }
 
-/* Ends the server at a signal that is not ignored: under nohup SIGHUP stays so. */
-static void catch_stops(void)
-{
-    const struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
-    for (int i = 0; i < N_STOPS; i++) {
-        struct sigaction before;
-        if (stops[i].number != SIGHUP || (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN))
-            sigaction(stops[i].number, &action, NULL);
-    }
-}
-
 /* What the command does. The list of methods comes from the library's table. */
 static void describe(char *text, size_t n_bytes)
 {
@@ -210,7 +199,7 @@ int gw_cmd_server(int argc, char **argv)
     gw_status made = gw_context_create(&context, &shared);
     if (made < 0)
         return tool_exit_status(made, NULL);
-    catch_stops();
+    tool_catch_stops(on_stop, SA_RESTART);
     signal(SIGPIPE, SIG_IGN); /* whoever reads the log may end before the server */
     gw_ps_server *server = NULL;
     made = gw_ps_server_create(shared, &o, &server);

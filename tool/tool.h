@@ -111,6 +111,12 @@ char *tool_text_close(FILE *stream, tool_text *text, size_t *n_bytes);
 /* Flushes standard output: the last act of a command that printed text there. */
 int tool_finish_output(void);
 
+/* ---- signals: stops.c ---- */
+
+/* Calls `handler` at SIGINT, SIGTERM and SIGHUP, which comes if the terminal or the connection has gone. Under nohup
+ * SIGHUP is ignored, and stays so. flags: of sigaction. */
+void tool_catch_stops(void (*handler)(int signal_number), int flags);
+
 /* ---- progress: progress.c ---- */
 
 /* --quiet: no progress and no notes are shown from here on, only results, warnings and errors. */

@@ -9,7 +9,8 @@
 #include <string.h>
 
 /* The links that are compared: a byte takes from a thousandth of the profile's time to a million times as much. */
-enum { STEPS_PER_DECADE = 8, DECADES_BELOW = 3, DECADES_ABOVE = 6, N_LINKS = (3 + 6) * 8 + 1, BISECTIONS = 40 };
+enum { STEPS_PER_DECADE = 8, DECADES_BELOW = 3, DECADES_ABOVE = 6, BISECTIONS = 40 };
+enum { N_LINKS = (DECADES_BELOW + DECADES_ABOVE) * STEPS_PER_DECADE + 1 };
 
 /* Shortens the list: measurements cannot tell such plans apart. */
 #define WORTH_TAKING 0.999

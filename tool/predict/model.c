@@ -75,13 +75,13 @@ gw_status gw_gpu_speed_find(const char *network, const char *gpu, const gw_gpu_s
 /* ---- checks -------------------------------------------------------------------------------------------- */
 
 /* A number that is not finite is outside, too. */
-static gw_status check_range(const char *what, double value, double least, double most)
+static gw_status check_range(const char *what, double value, double most)
 {
-    if (value >= least && value <= most && isfinite(value))
+    if (value >= 0 && value <= most && isfinite(value))
         return GW_OK;
     if (isinf(most))
-        return gw_fail(GW_ERR_ARGUMENT, "%s is %g, and must be a number of %g or more", what, value, least);
-    return gw_fail(GW_ERR_ARGUMENT, "%s is %g, and must be a number from %g to %g", what, value, least, most);
+        return gw_fail(GW_ERR_ARGUMENT, "%s is %g, and must be a number of 0 or more", what, value);
+    return gw_fail(GW_ERR_ARGUMENT, "%s is %g, and must be a number from 0 to %g", what, value, most);
 }
 
 static gw_status check_above_zero(const char *what, double value)
@@ -98,7 +98,7 @@ gw_status gw_cluster_check(const gw_cluster *cluster)
                        GW_MAX_GPUS_PER_MACHINE);
     GW_TRY(check_above_zero("gpu_bandwidth", cluster->gpu_bandwidth));
     GW_TRY(check_above_zero("cpu_bandwidth", cluster->cpu_bandwidth));
-    GW_TRY(check_range("network_latency_s", cluster->network_latency_s, 0, INFINITY));
+    GW_TRY(check_range("network_latency_s", cluster->network_latency_s, INFINITY));
     return check_above_zero("network_bandwidth", cluster->network_bandwidth);
 }
 
@@ -108,13 +108,13 @@ static gw_status check_options(const gw_predict_options *o, const gw_predict_cod
     GW_TRY(gw_cluster_check(&o->cluster));
     GW_TRY(check_above_zero("gradient_bytes", o->gradient_bytes));
     GW_TRY(check_above_zero("batch", o->batch));
-    GW_TRY(check_range("overlap", o->overlap, 0, 1));
-    GW_TRY(check_range("straggler_cv", o->straggler_cv, 0, GW_MAX_STRAGGLER_CV));
+    GW_TRY(check_range("overlap", o->overlap, 1));
+    GW_TRY(check_range("straggler_cv", o->straggler_cv, GW_MAX_STRAGGLER_CV));
     if (!codec)
         return GW_OK;
-    GW_TRY(check_range("bytes_up", codec->bytes_up, 0, INFINITY));
-    GW_TRY(check_range("bytes_down", codec->bytes_down, 0, INFINITY));
-    return check_range("the codec's time", codec->seconds, 0, INFINITY);
+    GW_TRY(check_range("bytes_up", codec->bytes_up, INFINITY));
+    GW_TRY(check_range("bytes_down", codec->bytes_down, INFINITY));
+    return check_range("the codec's time", codec->seconds, INFINITY);
 }
 
 /* Computes how many GPUs each machine has, and how many machines there are: the paper's i and j. */

@@ -40,17 +40,6 @@ static void on_interrupt(int signal_number)
     }
 }
 
-static void catch_interrupts(void)
-{
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    /* The terminal or the connection has gone. Under nohup the signal is ignored, and stays so. */
-    struct sigaction before;
-    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-        sigaction(SIGHUP, &action, NULL);
-}
-
 static bool stop_wanted(void *user)
 {
     (void)user;
@@ -398,7 +387,7 @@ static int make_record(const tool_usage *usage, struct words *w, uint32_t worker
 static int train(const tool_usage *usage, struct words *w, const tool_run *of)
 {
     struct gw_members members;
-    catch_interrupts();
+    tool_catch_stops(on_interrupt, SA_RESTART);
     int exit_status = tool_exit_status_of_use(gw_members_begin(&w->who, &members));
     bool stopped = false;
     if (exit_status == TOOL_DONE && w->batch_each)

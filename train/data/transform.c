@@ -21,10 +21,11 @@ static const char *const words[N_WORDS] = {
     "right are scale, or some of pad=PIXELS, crop=SIDE, mirror, brightness=0..255, contrast=LOW:HIGH, "                \
     "whiten, normalize, as in pad=4,crop=32,mirror,normalize"
 
-static bool get_whole(const char *value, double least, double most, uint32_t *out)
+/* A whole number from 1 to `most`. */
+static bool get_whole(const char *value, double most, uint32_t *out)
 {
     uint64_t n;
-    if (!gw_spec_count(value, least, most, &n))
+    if (!gw_spec_count(value, 1, most, &n))
         return false;
     *out = (uint32_t)n;
     return true;
@@ -61,9 +62,9 @@ static gw_status take(void *user, size_t word, const char *value)
     if (good && flags[word])
         *flags[word] = true;
     else if (good && word == PAD)
-        good = get_whole(value, 1, 64, &t->pad);
+        good = get_whole(value, 64, &t->pad);
     else if (good && word == CROP)
-        good = get_whole(value, 1, 4096, &t->crop);
+        good = get_whole(value, 4096, &t->crop);
     else if (good && word == CONTRAST)
         good = get_contrast(value, t->contrast);
     else if (good && (good = gw_spec_number(value, 0, 255, &x)))
