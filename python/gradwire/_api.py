@@ -3,6 +3,7 @@ the order of the headers. tests/python/frames_test.py compares the sizes with th
 import ctypes
 import functools
 import operator
+import os
 
 from . import _library
 from ._owner import Owner
@@ -264,12 +265,20 @@ def library():
     return _library.declare(_SIGNATURES)
 
 
+def shown(thing):
+    """Returns a wrong argument as a sentence shows it: in one short line."""
+    line = f"the class {thing.__name__}, no object of it" if isinstance(thing, type) else " ".join(repr(thing).split())
+    return line if len(line) <= 100 else f"{line[:97]}..."
+
+
 def in_range(what, number, least, most):
     """Checks a number, because ctypes would cut off what does not fit. Returns it. Raises TypeError and ValueError."""
     try:
+        if type(number).__name__ in ("bool", "bool_"):  # Python's, or numpy's
+            raise TypeError
         number = operator.index(number)
     except TypeError:
-        raise TypeError(f"{what} is {number!r}, and must be a whole number") from None
+        raise TypeError(f"{what} is {shown(number)}, and must be a whole number from {least} to {most}") from None
     if not least <= number <= most:
         raise ValueError(f"{what} is {number}, and must be {least} to {most}")
     return number
@@ -279,10 +288,20 @@ def text(what, given, errors="strict"):
     """Returns the text as C takes it. errors: "surrogateescape" for names of files, which may be of any bytes. Raises
     TypeError and ValueError."""
     if not isinstance(given, str):
-        raise TypeError(f"{what} is {given!r}, and must be a string")
+        raise TypeError(f"{what} is {shown(given)}, and must be a string")
     if "\0" in given:
         raise ValueError(f"{what} is {given!r}, and has a character of code 0")
-    return given.encode(errors=errors)
+    try:
+        return given.encode(errors=errors)
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} is {given!r}, and has a character that UTF-8 has not") from None
+
+
+def folder(what, given):
+    """Returns the name of a folder as C takes it. Raises TypeError and ValueError."""
+    if not isinstance(given, (str, bytes, os.PathLike)):
+        raise TypeError(f"{what} is {shown(given)}, and must be the name of a folder")
+    return text(what, os.fsdecode(given), "surrogateescape")
 
 
 class Codec(Owner):

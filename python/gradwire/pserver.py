@@ -10,8 +10,6 @@ gradwire/pserver.h. numpy has no bfloat16: such keys take and give float32, roun
 import contextlib
 import ctypes
 import math
-import operator
-import os
 import sys
 import threading
 import warnings
@@ -142,25 +140,12 @@ def methods():
 
 
 def _number(name_of, word, what):
-    names = _words(name_of)
+    names, right = _words(name_of), ", ".join(_words(name_of))
+    if not isinstance(word, str):
+        raise TypeError(f"{what} is {_api.shown(word)}; right are {right}")
     if _api.text(what, word).decode() not in names:
-        raise ValueError(f"{what} is {word!r}; right are {', '.join(names)}")
+        raise ValueError(f"{what} is {word!r}; right are {right}")
     return names.index(word) + 1
-
-
-def _whole(number, most, what):
-    """Checks a whole number. ctypes would wrap one that does not fit, and int() would cut a fraction off."""
-    try:
-        if isinstance(number, (bool, numpy.bool_)):
-            raise TypeError
-        whole = operator.index(number)
-    except TypeError:
-        raise TypeError(
-            f"{what} is {number!r}, of type {type(number).__name__}; it must be an integer from 0 to {most}"
-        ) from None
-    if not 0 <= whole <= most:
-        raise ValueError(f"{what} is {whole}; it must be from 0 to {most}")
-    return whole
 
 
 def _milliseconds(seconds, what):
@@ -172,13 +157,13 @@ def _milliseconds(seconds, what):
 
 def _real(number, what):
     try:
-        if isinstance(number, (str, bytes, bool, numpy.bool_)):
+        if isinstance(number, (str, bytes, bytearray, bool, numpy.bool_)):
             raise TypeError
         real = float(number)
-    except TypeError:
-        raise TypeError(f"{what} is {number!r}, of type {type(number).__name__}; it must be a number") from None
     except OverflowError:
         real = math.inf
+    except Exception:  # arrays and tensors raise others
+        raise TypeError(f"{what} is {_api.shown(number)}; it must be a number") from None
     if not math.isfinite(real):
         raise ValueError(f"{what} is {number!r}; it must be a finite number")
     return real
@@ -187,11 +172,11 @@ def _real(number, what):
 def _dims(shape):
     """Returns the shape as a list. An integer stands for a shape of one dimension."""
     if numpy.iterable(shape) and not isinstance(shape, (list, tuple, range, numpy.ndarray)):
-        raise TypeError(f"shape is {shape!r}; it must be an integer, or a list of them")
+        raise TypeError(f"shape is {_api.shown(shape)}; it must be an integer, or a list of them")
     dims = list(shape) if numpy.iterable(shape) else [shape]
     if len(dims) > MAX_DIMS:
         raise ValueError(f"shape is {dims}, of {len(dims)} dimensions; {MAX_DIMS} are possible")
-    return [_whole(n, _MOST_DIM, f"dimension {d} of the shape") for d, n in enumerate(dims)]
+    return [_api.in_range(f"dimension {d} of the shape", n, 0, _MOST_DIM) for d, n in enumerate(dims)]
 
 
 def _fitting(array, wanted, key, type):
@@ -264,8 +249,8 @@ class Client(OfOneProcess):
         options = _Options(
             struct_bytes=ctypes.sizeof(_Options),
             servers=_api.text("servers", servers),
-            rank=_whole(rank, READER, "rank"),
-            keys=None if keys is None else _api.text("keys", os.fsdecode(keys), "surrogateescape"),
+            rank=_api.in_range("rank", rank, 0, READER),
+            keys=None if keys is None else _api.folder("keys", keys),
             timeout_ms=_milliseconds(timeout, "timeout"),
             connect_ms=_milliseconds(connect_timeout, "connect_timeout"),
             no_wait=True,
@@ -395,14 +380,14 @@ class Client(OfOneProcess):
     def put(self, key, value, version):
         """Leaves a value for others to get, at a key of a plain type that this client has initialised. It belongs to no
         round. It is ignored if a value of this or a higher version is there."""
-        name, version = _api.text("key", key), _whole(version, _MOST_VERSION, "version")
+        name, version = _api.text("key", key), _api.in_range("version", version, 0, _MOST_VERSION)
         with self._turn():
             array = self._array(key, value)
             self._wait(_PUT, name, bytes=array, version=version)
 
     def get(self, key, least=0):
         """Waits until a value of version `least` or higher was put at the key. Returns it and its version."""
-        name, least = _api.text("key", key), _whole(least, _MOST_VERSION, "least")
+        name, least = _api.text("key", key), _api.in_range("least", least, 0, _MOST_VERSION)
         value = _Value()
         with self._turn():
             self._wait(_GET, name, value, version=least)

@@ -183,9 +183,9 @@ def arguments():
         for shape, *words in (
             ([2**64 + 5], "dimension 0 of the shape", str(2**64 + 5)),
             ([3, 2**63], "dimension 1", str(2**63)),
-            ([2.7], "2.7", "float", "must be an integer"),
-            (numpy.array([2.0]), "must be an integer"),
-            ([True], "True", "bool"),
+            ([2.7], "2.7", "must be a whole number"),
+            (numpy.array([2.0]), "must be a whole number"),
+            ([True], "True", "must be a whole number"),
             ([-1], "-1"),
             ("12", "'12'"),
             (None, "None"),
@@ -199,11 +199,12 @@ def arguments():
         init("state", [2, 2], "bfloat16")
         client.put("state", [[1, 2], [3, 4]], version=7)
         for call, *words in (
-            (lambda: init("\udc80", [1], "uint8"), "surrogates not allowed"),
+            (lambda: init("\udc80", [1], "uint8"), "a character that UTF-8 has not"),
             (lambda: init(b"x", [1], "uint8"), "key is b'x'", "must be a str"),
             (lambda: init("of\0uint8", [1], "uint8"), "code 0"),
             (lambda: init("x", [1], "uint8\0"), "type", "code 0"),
             (lambda: init("x", [1], None), "type is None"),
+            (lambda: init("x", [1], numpy.float32), "type is the class float32", "right are float32, float16"),
             (lambda: init("x", [1], "float32", optimizer="sgd\0:lr=9"), "optimizer", "code 0"),
             (lambda: init("x", [1], "float32", optimizer="sgd", value=[1e39]), "too large"),
             (lambda: client.pull_parameter("x", "sum\0"), "reduce_method", "code 0"),
@@ -224,6 +225,9 @@ def arguments():
             (lambda: come(servers=address + "\0"), "servers", "code 0"),
             (lambda: come(keys="keys\0"), "keys", "code 0"),
             (lambda: come(keys=b"no/keys\xff"), "no/keys"),
+            (lambda: come(keys=7), "keys is 7, and must be the name of a folder"),
+            (lambda: come(timeout=numpy.array([5, 6])), "timeout is array([5, 6])"),
+            (lambda: come(timeout=bytearray(b"5")), "timeout is bytearray(b'5')"),
             (lambda: come(timeout=math.nan), "timeout is nan"),
             (lambda: come(timeout=10**400), "timeout is 1000"),
             (lambda: come(timeout=-1), "timeout is -1"),

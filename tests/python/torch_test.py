@@ -402,7 +402,7 @@ class Sharded(Case):
         for rank in (0, 2):
             self.assertIn("rank 1", found[rank]["sharded_errors"].pop())
         said = self.same(found, "sharded_errors")
-        parts = ["call fully_shard on it first", "name a codec", "no last layer", "skip=9 fits no name here (0, 2)"]
+        parts = ["this is the class Unit", "this is None", "call fully_shard on it first", "name a codec", "no last layer", "skip=9 fits no name here (0, 2)"]
         parts += ["65 units", "1.weight is in no unit of fully_shard", "has an all-reduce hook already"]
         parts += ["get_group()", "pass it as optimizer=", "and has 0.8 and 0"]
         parts += ["no error"] * 8
@@ -558,7 +558,16 @@ class Failures(Case):
         parts += ["64 are the most", "skip=2.wieght fits no name here (0.weight, 0.bias, 2.weight, 2.bias)"]
         parts += ["several names are joined by +", "ternary: skip=2.wieght fits no name"]
         parts += ["candidates are what", "hollow, which has no elements"]
-        self.each_in(parts, self.same(found, "wrong_arguments"))
+        parts += ["scaler is the class Scaler, no object of it", "optimizer is the class SGD, no object of it"]
+        parts += ["optimizer is [SGD ( Parameter Group 0", "this is the class DistributedDataParallel, no object"]
+        parts += ["a codec is array(", "a character that UTF-8 has not", "must be a list", "transport is array("]
+        parts += ["keys is 5, and must be the name of a folder", 'must be "HOST:PORT"', 'must be "HOST:PORT"']
+        parts += ["seed is True, and must be a whole number", "threads is True", "timeout is True"]
+        *said, ms_60, ms_100, of_hook = self.same(found, "wrong_arguments")
+        self.each_in(parts, said)
+        self.assertEqual([text for text in said if "\n" in text], [])
+        self.assertEqual([ms_60, ms_100], [60000, 100000])
+        self.assertIn("the hook's state is None, and must be what gradwire.torch.attach returns", of_hook)
 
     def test_ranks_that_disagree(self):
         cases = [("codecs_that_differ", "codec"), ("models_that_differ", "names and sizes")]

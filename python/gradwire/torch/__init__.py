@@ -29,7 +29,13 @@ __all__ = ["attach", "attach_sharded", "hook", "Compression", "ShardedCompressio
 
 def hook(state: Compression, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """The communication hook that attach registers: ddp.register_comm_hook(compression, gradwire.torch.hook)."""
-    return state.submit(bucket)
+    submit = getattr(state, "submit", None)
+    if submit is None:
+        raise TypeError(
+            f"gradwire: the hook's state is {_api.shown(state)}, and must be what gradwire.torch.attach returns, which "
+            "registers this hook itself"
+        )
+    return submit(bucket)
 
 
 def attach(
@@ -79,7 +85,8 @@ def attach(
     Raises gradwire.Error; ValueError and TypeError for wrong arguments."""
     ddp = find_ddp(ddp)
     check_hooks(ddp)
-    seed, threads = check_options(transport, nonfinite, timeout, seed, threads, scaler)
+    timeout_ms, seed, threads = check_options(transport, nonfinite, timeout, seed, threads, scaler)
+    _api.text("a codec", codec)
     are_defaults = candidates is None
     if codec != "auto" and not are_defaults:
         raise ValueError('candidates are what codec="auto" chooses from; this codec is named')
@@ -87,8 +94,8 @@ def attach(
     reduced = [(p.names[0], p.tensor) for p in everything if p.is_reduced]
     if are_defaults:
         candidates = candidates_for(optimizer)
-    elif isinstance(candidates, str) or not isinstance(candidates, collections.abc.Iterable):
-        raise TypeError(f"candidates is {candidates!r}, and must be a list of specifications")
+    elif isinstance(candidates, (str, bytes)) or not isinstance(candidates, collections.abc.Iterable):
+        raise TypeError(f"candidates is {_api.shown(candidates)}, and must be a list of specifications")
     candidates = list(candidates)
     if codec == "auto" and (nonfinite == "raise" or keys is not None):
         what = 'nonfinite="raise"' if nonfinite == "raise" else "keys"
@@ -96,7 +103,7 @@ def attach(
     parsed = None if codec == "auto" else _api.Codec(codec)
     check_optimizer([parsed] if parsed else [_api.Codec(spec) for spec in candidates], optimizer, reduced)
     tensors = declare(everything, candidates if codec == "auto" else [codec])
-    parameters, timeout_ms = [tensor for _, tensor in reduced], max(1, round(1000 * timeout))
+    parameters = [tensor for _, tensor in reduced]
     # The longest message: an owner's frames of all ranks, if every machine has many ranks.
     size = dist.get_world_size(ddp.process_group)
     most_bytes, n_links, uses = (1 << 20) + size * sum(8 * n + 4096 for _, n, _ in tensors), 1, ""

@@ -188,7 +188,7 @@ def check_optimizer(codecs, optimizer, named):
     """Raises TypeError if it is no optimizer, and ValueError if a codec does not fit. codecs: [_api.Codec]. named: as
     in why_not."""
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
-        raise TypeError(f"optimizer is {optimizer!r}, and must be an optimizer of PyTorch")
+        raise TypeError(f"optimizer is {_api.shown(optimizer)}, and must be an optimizer of PyTorch")
     for codec in codecs:
         if why := why_not(codec, optimizer, named):
             raise ValueError(f"gradwire: {why}")

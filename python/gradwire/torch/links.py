@@ -6,7 +6,7 @@ import ctypes
 import datetime
 import inspect
 import numbers
-import os
+import re
 import threading
 import urllib.parse
 
@@ -23,18 +23,20 @@ _TAG = 1 << 20
 
 
 def check_options(transport, nonfinite, timeout, seed, threads, scaler):
-    """Checks these options. Returns seed and threads as plain integers. Raises ValueError and TypeError."""
-    if nonfinite not in ("nan", "raise"):
-        raise ValueError(f'nonfinite is {nonfinite!r}, and must be "nan" or "raise"')
-    if transport not in TRANSPORTS:
-        raise ValueError(f"transport is {transport!r}, and must be one of {', '.join(TRANSPORTS)}")
-    if scaler is not None and not callable(getattr(scaler, "get_scale", None)):
-        raise TypeError(f"scaler is {scaler!r}, and must be a GradScaler, with a method get_scale")
-    if not isinstance(timeout, numbers.Real):
-        raise TypeError(f"timeout is {timeout!r}, and must be a number of seconds")
+    """Checks these options. Returns the timeout in milliseconds, seed and threads as plain integers. Raises ValueError
+    and TypeError."""
+    if not isinstance(nonfinite, str) or nonfinite not in ("nan", "raise"):
+        raise ValueError(f'nonfinite is {_api.shown(nonfinite)}, and must be "nan" or "raise"')
+    if not isinstance(transport, str) or transport not in TRANSPORTS:
+        raise ValueError(f"transport is {_api.shown(transport)}, and must be one of {', '.join(TRANSPORTS)}")
+    if scaler is not None and (isinstance(scaler, type) or not callable(getattr(scaler, "get_scale", None))):
+        raise TypeError(f"scaler is {_api.shown(scaler)}, and must be a GradScaler, with a method get_scale")
+    if not isinstance(timeout, numbers.Real) or isinstance(timeout, bool):
+        raise TypeError(f"timeout is {_api.shown(timeout)}, and must be a number of seconds")
     if not 0 < timeout <= 86400:
         raise ValueError(f"timeout is {timeout}, and must be above 0 and at most 86400 seconds")
-    return int(_api.in_range("seed", seed, 0, 2**64 - 1)), int(_api.in_range("threads", threads, 1, 256))
+    timeout_ms = max(1, round(1000 * float(timeout)))
+    return timeout_ms, _api.in_range("seed", seed, 0, 2**64 - 1), _api.in_range("threads", threads, 1, 256)
 
 
 def open_links(transport, group, n_links, most_bytes, timeout_ms, *, rendezvous=None, keys=None, uses=""):
@@ -44,9 +46,10 @@ def open_links(transport, group, n_links, most_bytes, timeout_ms, *, rendezvous=
         raise ValueError(f'rendezvous and keys are for transport="tcp", and the transport is "{transport}"')
     if rendezvous is not None:
         _api.text("rendezvous", rendezvous)
+        if not re.fullmatch("[^/?&]+:[0-9]+", rendezvous):
+            raise ValueError(f'rendezvous is {rendezvous!r}, and must be "HOST:PORT", where rank 0 listens')
     if keys is not None:
-        keys = os.fsdecode(keys)
-        _api.text("keys", keys, "surrogateescape")
+        keys = _api.folder("keys", keys)
         if not keys:
             raise ValueError('keys is "", and must name a folder; None: nothing is encrypted')
     wants = f'transport="{transport}" and {n_links} link{"s" * (n_links > 1)}{", with keys" * (keys is not None)}{uses}'
@@ -125,7 +128,7 @@ def tell(link, mine, timeout_ms):
 def _tcp(group, n_links, timeout_ms, rendezvous, keys, machine_of):
     one_machine = len(set(machine_of)) == 1
     place, held = meet(group, rendezvous, one_machine, timeout_ms)
-    more = f"&keys={urllib.parse.quote(os.fsencode(keys))}" if keys else "" if one_machine else "&insecure=1"
+    more = f"&keys={urllib.parse.quote(keys)}" if keys else "" if one_machine else "&insecure=1"
     with held or contextlib.nullcontext():
         return _open(f"tcp://{place}", group, n_links, f"&timeout_ms={timeout_ms}{more}")
 

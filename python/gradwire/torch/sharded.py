@@ -123,6 +123,8 @@ def attach_sharded(
     rank 0 of `replicas` needs an address of its own. So every such group calls with another rendezvous, or with none.
 
     Raises gradwire.Error; ValueError and TypeError for wrong arguments."""
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"attach_sharded takes a model of FSDP2, and this is {_api.shown(model)}")
     units = find_units(model)
     if not units:
         raise TypeError(
@@ -131,13 +133,13 @@ def attach_sharded(
         )
     if not isinstance(replicas, dist.ProcessGroup):
         raise TypeError(
-            f"replicas is {replicas!r}, and must be a process group that this rank is in; of a mesh it is "
+            f"replicas is {_api.shown(replicas)}, and must be a process group that this rank is in; of a mesh it is "
             'mesh["replicas"].get_group()'
         )
     _check_hooks(units)
     _check_units(model, units)
     _check_meshes(model, replicas)
-    if codec == "auto":
+    if _api.text("a codec", codec) == b"auto":
         raise ValueError('codec="auto" times DistributedDataParallel\'s all-reduce; name a codec for sharded models')
     if transport == "tcp" and len(units) > _MOST_UNITS:
         raise ValueError(
@@ -150,10 +152,9 @@ def attach_sharded(
     if in_float == [False, True]:
         raise ValueError(f"{codec}: a unit of FSDP2 is no last layer; name the units that skip= leaves in float")
     parsed.check_skip([(name, 1, False) for name, _ in units])
-    seed, threads = check_options(transport, nonfinite, timeout, seed, threads, scaler)
+    timeout_ms, seed, threads = check_options(transport, nonfinite, timeout, seed, threads, scaler)
     n_elements = sum(p.numel() for p in model.parameters())
     most_bytes = (1 << 20) + dist.get_world_size(replicas) * (8 * n_elements + 4096)
-    timeout_ms = max(1, round(1000 * timeout))
     links, machine_of = open_links(
         transport, replicas, len(units), most_bytes, timeout_ms, rendezvous=rendezvous, keys=keys
     )

@@ -2,6 +2,8 @@
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from .. import _api
+
 
 def find_ddp(model):
     """Returns the DistributedDataParallel model: this one, or the one that torch.compile wrapped. Raises TypeError."""
@@ -9,7 +11,8 @@ def find_ddp(model):
         model = model._orig_mod
     if isinstance(model, DistributedDataParallel):
         return model
-    text = f"attach takes a DistributedDataParallel model, and this is a {type(model).__name__}"
+    kind = _api.shown(model) if isinstance(model, type) else f"a {type(model).__name__}"
+    text = f"attach takes a DistributedDataParallel model, and this is {kind}"
     if isinstance(model, torch.nn.Module) and any(isinstance(m, DistributedDataParallel) for m in model.modules()):
         text += ", which wraps one; give attach the one within"
     raise TypeError(text)

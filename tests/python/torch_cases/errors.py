@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 
+import numpy
 import torch
 import torch.distributed as dist
 
@@ -18,7 +19,7 @@ from gradwire.torch import buckets as gw_buckets
 from gradwire.torch.fits import check_optimizer
 
 from common import FOLDER, RANK, TOPK, attached, attached_with, await_word, backward, digest, network
-from common import said_by, say, sgd, train, wait_until, wrapped
+from common import TRANSPORT, said_by, say, sgd, train, wait_until, wrapped
 from ddp import Scaler
 
 
@@ -89,9 +90,29 @@ def wrong_arguments():
         (ddp, "auto", {"candidates": ["none", "ternary:skip=2.wieght"]}),
         (ddp, "ternary", {"candidates": ["ternary"]}),
         (wrapped(hollow, find_unused_parameters=True), "auto", {}),
+        (ddp, "ternary", {"scaler": Scaler}),
+        (ddp, "ternary", {"optimizer": torch.optim.SGD}),
+        (ddp, "ternary", {"optimizer": [sgd(ddp.parameters())]}),
+        (torch.nn.parallel.DistributedDataParallel, "ternary", {}),
+        (ddp, numpy.array(["auto", "ternary"]), {}),
+        (ddp, "tern\udcff", {}),
+        (ddp, "auto", {"candidates": b"ternary"}),
+        (ddp, "ternary", {"transport": numpy.array(["tcp", "mpi"])}),
+        (ddp, "ternary", {"keys": 5}),
+        (ddp, "ternary", {"rendezvous": "tcp://node7:29500"}),
+        (ddp, "ternary", {"rendezvous": "node7:29500?rank=0"}),
+        (ddp, "ternary", {"seed": True}),
+        (ddp, "ternary", {"threads": numpy.bool_(True)}),
+        (ddp, "ternary", {"timeout": True}),
     ]
     kinds = (TypeError, ValueError, gradwire.Error)
-    return [said_by(kinds, gw.attach, model, codec, **options) for model, codec, options in cases]
+    said = [said_by(kinds, gw.attach, model, codec, **options) for model, codec, options in cases]
+    # In these types a thousand times as much has no room.
+    for seconds in (numpy.int8(60), numpy.float16(100)):
+        with gw.attach(wrapped(), "none", transport=TRANSPORT, timeout=seconds) as compression:
+            said.append(compression._options["timeout_ms"])
+            dist.barrier()
+    return [*said, said_by(kinds, gw.hook, None, None)]
 
 
 class OtherNames(torch.nn.Module):

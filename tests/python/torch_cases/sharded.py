@@ -176,6 +176,8 @@ def sharded_errors():
     def tries(*arguments):
         said.append(said_by((gw.Error, TypeError, ValueError), *arguments))
 
+    tries(gw.attach_sharded, Unit, dist.group.WORLD)
+    tries(gw.attach_sharded, None, dist.group.WORLD)
     tries(gw.attach_sharded, network(), dist.group.WORLD)
     tries(gw.attach_sharded, units(), dist.group.WORLD, "auto")
     tries(gw.attach_sharded, units(), dist.group.WORLD, "ternary:skip=last")
