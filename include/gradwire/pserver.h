@@ -178,7 +178,7 @@ typedef struct gw_ps_client_options {
     uint32_t rank;    /* 0 .. n_workers-1, and only one client for each rank; or GW_PS_READER */
     const char *keys; /* folder of this client's identity (gw_keys_new); NULL: not encrypted */
     /* a call gives up after so many milliseconds; 0: 60,000. A server that is there then says for whom it waits. If
-     * none says anything, the call gives up 2 seconds later */
+     * it says nothing, the call gives up 2 seconds later */
     uint32_t timeout_ms;
     /* true: rounds wait for this worker only after gw_ps_join. If it was left out, it must call gw_ps_join again.
      * false: rounds wait for it from its first connection on, and again as soon as it is back */

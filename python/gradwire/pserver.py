@@ -227,9 +227,9 @@ class Client(OfOneProcess):
     """One worker. With rank=READER it is a client that only pulls.
 
     `servers`: "HOST:PORT", several with commas between. `keys`: this client's folder (`gradwire keys new DIR --client
-    NAME --of SERVERDIR`). `timeout`: a call gives up after so many seconds. `connect_timeout`: a new client gives up
-    after so many seconds if nobody is at an address. If a client may start before its server, give it as much as
-    `timeout`.
+    NAME --of SERVERDIR`). `timeout`: a call gives up after so many seconds, or 2 seconds later if a server is there and
+    says nothing. `connect_timeout`: a new client gives up after so many seconds if nobody is at an address. If a client
+    may start before its server, give it as much as `timeout`.
 
     Calls of several threads wait for each other, but close() ends a call that waits. Ctrl-C ends it, too, and you can
     go on using the client. The server forgets the request, unless it has done it already. Before its next push the

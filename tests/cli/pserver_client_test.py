@@ -123,6 +123,21 @@ def ctrl_c():
     server.end()
 
 
+def server_is_gone():
+    """Nobody is there to say for whom a call waits. So the client does not give it time for that."""
+    server = Server("--workers", "1")
+    with ps.Client(server.address, rank=0, timeout=1) as client:
+        client.init_parameter("x", [1], "float32")
+        client.push_parameter("x", [1])
+        server.process.kill()
+        server.process.wait()
+        for call in (lambda: client.push_parameter("x", [2]), lambda: client.pull_parameter("x", "sum")):
+            start = time.monotonic()
+            refused(call, "does not answer", "has waited 1000 ms")
+            seconds = time.monotonic() - start
+            check(seconds < 3, f"a call to a server that is gone ends after 1 s, not after {seconds:.1f} s")
+
+
 def turn_all_away(door):
     with contextlib.suppress(OSError):
         while True:
@@ -404,7 +419,7 @@ def forks(client, address):
 
 
 def main():
-    for test in (arguments, values, keys, no_server, ctrl_c):
+    for test in (arguments, values, keys, no_server, server_is_gone, ctrl_c):
         test()
     print("the client stores what it is given, or refuses it, and says at once what is wrong")
     return 0

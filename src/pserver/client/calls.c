@@ -364,7 +364,7 @@ gw_status gw_ps_client_do(gw_ps_client *client, uint32_t server, const struct gw
 uint64_t gw_ps_client_answered(const gw_ps_client *client, void **tag)
 {
     const struct request *request = TAILQ_FIRST(&client->answered), *oldest = TAILQ_FIRST(&client->open);
-    if (!request && oldest && gw_clock_seconds() >= oldest->deadline)
+    if (!request && oldest && gw_clock_seconds() >= gw_ps_request_end(client, oldest))
         request = oldest; /* gw_ps_wait says that no answer has come */
     *tag = request ? request->tag : NULL;
     return request ? request->id : 0;

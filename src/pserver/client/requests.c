@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#define GRACE_SECONDS 2.0 /* after the deadline, for the server to say for whom it waited */
+#define GRACE_SECONDS 2.0 /* after the deadline, for a server that is there to say for whom it waited */
 #define PLACE_SECONDS 3.0 /* how long the rank of a client that died may still look taken */
 #define LOOK_SECONDS 0.5  /* between looks whether a server's machine answers */
 /* answers that are taken before the client looks at deadlines: a server may send answers without end */
@@ -426,7 +426,7 @@ static struct request *new_request(struct gw_ps_client *client, const struct gw_
     const bool has_value = gw_ps_request_has_value(head);
     request->id = client->next_id;
     request->asked = &request->parts[0].head;
-    request->deadline = gw_clock_seconds() + client->timeout_ms / 1000.0 + GRACE_SECONDS;
+    request->deadline = gw_clock_seconds() + client->timeout_ms / 1000.0;
     request->n_left = place->n_parts;
     request->key = key;
     request->place = *place;
@@ -549,23 +549,36 @@ gw_status gw_ps_request_send(struct gw_ps_client *client, struct request *reques
     return GW_OK;
 }
 
+/* The first part without an answer. There must be one. */
+static uint32_t first_open(const struct request *request)
+{
+    uint32_t p = 0;
+    while (request->parts[p].done)
+        p++;
+    return p;
+}
+
+double gw_ps_request_end(const struct gw_ps_client *client, const struct request *request)
+{
+    const bool is_there = client->servers[request->place.first + first_open(request)].welcome;
+    return request->deadline + (is_there ? GRACE_SECONDS : 0);
+}
+
 gw_status gw_ps_request_wait(struct gw_ps_client *client, const struct request *request, double until)
 {
     client->refusal = UINT64_MAX;
     while (request->n_left > 0) {
-        uint32_t p = 0;
-        while (request->parts[p].done)
-            p++;
+        const uint32_t p = first_open(request);
         const struct gw_ps_answer *answer = &request->parts[p].answer;
-        const double now = gw_clock_seconds();
+        const double now = gw_clock_seconds(), end = gw_ps_request_end(client, request);
         /* what the server still cannot do */
-        if (now >= request->deadline && answer->status == GW_ERR_ORDER)
+        if (now >= end && answer->status == GW_ERR_ORDER)
             return gw_ps_too_late(client, gw_fail(GW_ERR_ORDER, "%s", answer->sentence),
                                   answer->operation == GW_PS_INIT ? "making a key" : "agreeing with the other workers");
-        if (now >= request->deadline)
+        if (now >= end)
             return gw_ps_answer_missing(&request->parts[p].head,
                                         gw_ps_place(&client->servers[request->place.first + p]));
-        GW_TRY(gw_ps_client_pump(client, -1, until < request->deadline ? until : request->deadline));
+        GW_TRY(gw_ps_client_pump(client, -1, until < end ? until : end));
         if (now >= until && request->n_left > 0)
             return GW_NOT_YET;
     }

@@ -184,6 +184,9 @@ gw_status gw_ps_request_send(struct gw_ps_client *client, struct request *reques
  * the first error of the parts. */
 gw_status gw_ps_request_wait(struct gw_ps_client *client, const struct request *request, double until);
 
+/* When a wait for a request that has no answer ends. */
+double gw_ps_request_end(const struct gw_ps_client *client, const struct request *request);
+
 /* Finds a request. NULL: there is none, or the caller has waited for it already. */
 struct request *gw_ps_request_find(const struct gw_ps_client *client, uint64_t id);
 
