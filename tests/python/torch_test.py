@@ -301,6 +301,7 @@ class Deadlines(Case):
             self.assertIn("closed", said)
             self.assertTrue(closed)
         self.assertTrue(self.same(found, "interrupted_call"))
+        self.sharded_is_interrupted(self.run_cases("sharded_is_interrupted"))
         self.assertIn("this compression is closed", self.same(found, "closed_within_the_hook"))
         self.assertEqual(self.same(found, "the_end_waits_once"), 1)
         self.assertIn("has not ended in 0.1 s", self.same(found, "close_is_stuck"))
@@ -310,6 +311,12 @@ class Deadlines(Case):
         parts = ["have said where they are", "where it listens", "have made a group for messages"]
         for rank in found:
             self.each_in(parts, rank["attach_is_stuck"])
+
+    def sharded_is_interrupted(self, found):
+        for rank, (said, at_once) in enumerate(of_rank["sharded_is_interrupted"] for of_rank in found):
+            parts = ["", "gradwire: KeyboardInterrupt"] if rank == 1 else ["rank 1 failed: KeyboardInterrupt"]
+            self.each_in(parts, said)
+            self.assertTrue(at_once)
 
     def test_rank_0_is_interrupted(self):
         self.assertTrue(all(found["rank_0_is_interrupted"] for found in self.run_cases("rank_0_is_interrupted")))
@@ -402,7 +409,14 @@ class Sharded(Case):
         for rank in (0, 2):
             self.assertIn("rank 1", found[rank]["sharded_errors"].pop())
         said = self.same(found, "sharded_errors")
-        parts = ["this is the class Unit", "this is None", "call fully_shard on it first", "name a codec", "no last layer", "skip=9 fits no name here (0, 2)"]
+        parts = [
+            "this is the class Unit",
+            "this is None",
+            "call fully_shard on it first",
+            "name a codec",
+            "no last layer",
+            "skip=9 fits no name here (0, 2)",
+        ]
         parts += ["65 units", "1.weight is in no unit of fully_shard", "has an all-reduce hook already"]
         parts += ["get_group()", "pass it as optimizer=", "and has 0.8 and 0"]
         parts += ["no error"] * 8
@@ -440,7 +454,9 @@ class FullySharded(Case):
         self.assertEqual(len({tuple(kinds[kind][0]) for kind in ("none", "ternary", "topk")}), 3)
         for rank in found:
             self.assertEqual(rank["fsdp_stats"], [None, True])
-        replicated, sharded, all_nan, unused, as_zeros, n_left, kept = self.same(found, "fsdp_errors")
+        replicated, sharded, ignored, all_nan, unused, as_zeros, n_left, kept = self.same(found, "fsdp_errors")
+        self.assertEqual(ignored[1:], ["no error"] * 2)
+        self.assertRegex(ignored[0], "2.bias is in no unit .* ignored_params")
         self.assertIn("is replicated over the ranks of `replicas` already (HSDP)", replicated)
         self.assertIn("is sharded over ranks of `replicas`", sharded)
         self.assertEqual((all_nan, as_zeros, n_left), (True, True, 0))
@@ -571,6 +587,7 @@ class Failures(Case):
 
     def test_ranks_that_disagree(self):
         cases = [("codecs_that_differ", "codec"), ("models_that_differ", "names and sizes")]
+        cases += [("models_that_differ", "in the same order"), ("models_in_another_order", "in the same order")]
         cases += [("nonfinite_that_differs", "nonfinite"), ("scalers_that_differ", "scaler")]
         cases += [("factors_that_differ", "scale 512.0")]
         for case, words in cases:

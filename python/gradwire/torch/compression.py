@@ -288,7 +288,7 @@ class Compression(OfOneProcess):
         """Ends the exchange: no step follows. All that wait hear why, also on the other ranks, unless they were told.
         Any thread may call this."""
         if self._error is None:
-            self._error = as_error(error, self._options["timeout_ms"])
+            self._error = as_error(error, self._options["timeout_ms"], len(still_open) > 1)
             self._queue.put(_ENDED)  # the thread may wait for the rest of a step
             for link in () if told else self._links:
                 interrupt(link, str(self._error), self._error.status)

@@ -23,7 +23,7 @@ from .member import Member, factor_of, identity
 from .parameters import DTYPES
 from .states import FORMAT, pick, to_bytes, to_tensor
 from .totals import Totals
-from .waits import END_S, as_error, with_name
+from .waits import END_S, as_error, heard, with_name
 
 _MOST_UNITS = 64  # tcp makes at most so many links between the same members
 _SEEDS_APART = 0x9E3779B97F4A7C15  # units draw from seeds of their own
@@ -59,21 +59,25 @@ def _check_meshes(model, replicas):
             )
 
 
-def _check_units(model, units):
-    """Raises ValueError if a parameter that trains is in no unit: nobody would average its gradient."""
-    moved = {id(p) for _, module in units for p in module.parameters()}
-    outside = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in moved]
-    if outside:
-        raise ValueError(
-            f"gradwire: {outside[0]} is in no unit of fully_shard, so nobody would average its gradient, and replicas "
-            "would differ; call fully_shard on the model itself as well, or freeze the parameter"
-        )
-
-
 def _groups(module):
     """Returns FSDP2's own state of a unit. Nothing else says what the functions below ask."""
     state = getattr(module, "_get_fsdp_state", lambda: None)()
     return getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
+
+
+def _check_units(model, units):
+    """Raises ValueError if a parameter that trains is in no unit: nobody would average its gradient."""
+    of_units = [p for _, module in units for group in _groups(module) for p in getattr(group, "fsdp_params", ())]
+    # After a forward the whole parameters may stand in the model, in place of the shards.
+    known = [q for p in of_units for q in (p.sharded_param, getattr(p, "_unsharded_param", None))]
+    reduced = set(map(id, known or (p for _, module in units for p in module.parameters())))
+    outside = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in reduced]
+    if outside:
+        raise ValueError(
+            f"gradwire: {outside[0]} is in no unit of fully_shard, or among its ignored_params, so nobody would "
+            "average its gradient, and replicas would differ; call fully_shard on the model itself as well, or freeze "
+            "the parameter"
+        )
 
 
 def _all_reduces(module):
@@ -235,13 +239,19 @@ class ShardedCompression(OfOneProcess):
             except BaseException as error:  # also Ctrl-C
                 if getattr(error, "status", None) == Status.NONFINITE:
                     raise
-                self._error = as_error(error, self._options["timeout_ms"])
-                # If another rank is the cause, the exchange has told all who must know.
-                for link in () if self._error.status == Status.PEER else self._links:
-                    interrupt(link, str(self._error), self._error.status)
+                self._end(error)
                 if isinstance(error, Error):
                     raise self._error from None
                 raise
+
+    def _end(self, error):
+        """Ends the exchange, and tells the other replicas."""
+        if self._error is not None:
+            return
+        self._error = as_error(error, self._options["timeout_ms"], len(still_open) > 1)
+        # If another rank is the cause, the exchange has told all who must know.
+        for link in () if self._error.status == Status.PEER else self._links:
+            interrupt(link, str(self._error), self._error.status)
 
     def _exchange(self, unit, output):
         name, needed = self._names[unit], _n_needed(self._modules[unit])
@@ -281,7 +291,7 @@ class ShardedCompression(OfOneProcess):
         member = self._member(unit, output.numel())
         member.begin(self._steps[unit])
         member.submit(1, (ctypes.c_uint32 * 1)(0), (ctypes.c_void_p * 1)(floats.data_ptr()))
-        result = member.wait()
+        result = heard(member.wait, self._end)
         self._steps[unit] += 1
         self._totals.add(result)
         self._n_exchanges += 1

@@ -9,12 +9,12 @@ import torch
 from ..errors import Error, Status, Timeout, of_status
 
 END_S = 30.0  # how long the end of Python waits for threads
+_ORDER = "; all ranks attach their models, and call their backwards, in the same order"
 _stuck = weakref.WeakSet()  # threads whose call had not come back at its deadline
 
 
-def within(timeout_ms, what, call):
-    """Returns what call() returns, a call of PyTorch. Raises what it raises, and Timeout if it takes too long: its
-    thread then stays in the call. what: what could not be done, in words."""
+def _begin(call):
+    """Begins a call on a thread. Returns the thread, and a queue that gets (what the call returned, what it raised)."""
     answers = queue.SimpleQueue()
     device = torch.cuda.current_device() if torch.cuda.is_initialized() else None  # each thread has its own
 
@@ -28,6 +28,13 @@ def within(timeout_ms, what, call):
 
     thread = threading.Thread(target=run, name="gradwire-call", daemon=True)
     thread.start()
+    return thread, answers
+
+
+def within(timeout_ms, what, call):
+    """Returns what call() returns, a call of PyTorch. Raises what it raises, and Timeout if it takes too long: its
+    thread then stays in the call. what: what could not be done, in words."""
+    thread, answers = _begin(call)
     try:
         answer, error = answers.get(timeout=timeout_ms / 1000)
     except BaseException as ended:  # also Ctrl-C
@@ -37,6 +44,23 @@ def within(timeout_ms, what, call):
         raise Timeout(Status.TIMEOUT, hint(f"gradwire: {what} within {timeout_ms} ms", timeout_ms)) from None
     if isinstance(error, RuntimeError) and not isinstance(error, Error):  # PyTorch's, if a rank has ended
         raise Error(Status.PEER, f"gradwire: {what}: {error}")
+    if error is not None:
+        raise error
+    return answer
+
+
+def heard(call, give_up):
+    """Returns what call() returns, a call of the library. Ctrl-C comes to the main thread, which hears nothing while it
+    is in C. So another thread makes the call there. give_up(error) makes the call end soon."""
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    thread, answers = _begin(call)
+    try:
+        answer, error = answers.get()
+    except BaseException as ended:
+        give_up(ended)
+        thread.join(END_S)  # it may use memory of the caller's
+        raise
     if error is not None:
         raise error
     return answer
@@ -56,10 +80,14 @@ def with_name(error):
     return said.encode(errors="backslashreplace").decode()
 
 
-def as_error(error, timeout_ms):
-    """Returns what has ended an exchange as an error of Gradwire, which every later call raises."""
+def as_error(error, timeout_ms, several):
+    """Returns what has ended an exchange as an error of Gradwire, which every later call raises. several: this rank has
+    attached several models."""
     status = getattr(error, "status", Status.SYSTEM)
-    why = hint(str(error) if isinstance(error, Error) else with_name(error), timeout_ms)
+    said = str(error) if isinstance(error, Error) else with_name(error)
+    why = hint(said, timeout_ms)
+    if ("names and sizes" in why or (several and why != said)) and _ORDER not in why:
+        why += _ORDER
     return of_status(status)(status, why if why.startswith("gradwire: ") else f"gradwire: {why}")
 
 

@@ -133,6 +133,26 @@ def sharded_closed_within_the_hook():
     return [said_by(gradwire.Error, model[0].hook, torch.ones(10)), compression._closes_late]
 
 
+def sharded_is_interrupted():
+    """Ctrl-C comes at rank 1 while the hook waits for the other ranks. Returns what is said, and whether at once."""
+    model, compression = sharded("none", timeout=40)
+    model[0].hook(torch.ones(10))
+    dist.barrier()  # a failure ends a step that another rank still ends
+    start = time.monotonic()
+    if RANK == 1:
+        before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        said = [said_by((KeyboardInterrupt, gradwire.Error), model[0].hook, torch.ones(10))]
+        signal.signal(signal.SIGALRM, before)
+        say("hook-interrupted")
+        said.append(said_by(gradwire.Error, compression.check))
+    else:
+        await_word("hook-interrupted", of=[1])
+        said = [said_by(gradwire.Error, model[0].hook, torch.ones(10))]
+    compression.close()
+    return [said, time.monotonic() - start < 30]
+
+
 def close_is_stuck():
     """The thread of a compression does not come back."""
     ddp, compression = attached("none")

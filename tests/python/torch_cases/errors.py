@@ -200,6 +200,15 @@ def models_that_differ():
     return what_disagrees(OtherNames() if RANK == 1 else network(), "ternary")
 
 
+def models_in_another_order():
+    """The models are alike, so nobody can see which is which."""
+    models = [wrapped(), wrapped()]
+    with contextlib.ExitStack() as opened:
+        for ddp in reversed(models) if RANK == 1 else models:
+            opened.enter_context(gw.attach(ddp, "ternary", transport=TRANSPORT, timeout=2))
+        return said_by(RuntimeError, lambda: [backward(ddp, 0) for ddp in models])
+
+
 def refuse(*_):
     raise ValueError("rank 1 has had enough")
 

@@ -130,6 +130,21 @@ def unused(as_zeros):
         return all(torch.equal(mine, other) and other.all() for other in all_of_them)
 
 
+def ignored():
+    """Returns what is said of a parameter that fully_shard ignores: if it trains, if it is frozen, and of a model whose
+    parameters stand whole in it after a forward."""
+    of_all, said = mesh(), []
+    for kind in ("trains", "frozen", "whole"):
+        model = network()
+        model[2].bias.requires_grad_(kind == "trains")
+        fully_shard(model, mesh=of_all["shards"], ignored_params=set() if kind == "whole" else {model[2].bias})
+        if kind == "whole":
+            model(torch.ones(1, 20))
+        tries = lambda: gw.attach_sharded(model, of_all["replicas"].get_group(), transport=TRANSPORT).close()
+        said.append(said_by(ValueError, tries))
+    return said
+
+
 def fsdp_errors():
     """Returns what is said of wrong meshes, and whether a NaN of one rank reaches all."""
     if not HAS_IT:
@@ -138,6 +153,7 @@ def fsdp_errors():
     replicas, shards = of_all["replicas"].get_group(), of_all["shards"].get_group()
     for model, group in ((model_on(of_all), replicas), (model_on(of_all["shards"]), shards)):
         said.append(said_by(ValueError, gw.attach_sharded, model, group, "none", transport=TRANSPORT))
+    said.append(ignored())
     model, compression = attached("ternary")
     backward(model, 0, factor=float("nan") if RANK == 0 else 1.0)
     said.append(all(p.grad.to_local().isnan().all().item() for p in model.parameters()))
