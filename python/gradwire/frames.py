@@ -7,6 +7,7 @@ float32, any shape, taken in C order); frames are uint8 of the same kind, and by
     average = gradwire.decode(gradwire.reduce(frames))
 
 A frame is what `gradwire encode` writes: docs/wire-format.md."""
+import collections.abc
 import ctypes
 import sys
 
@@ -150,6 +151,9 @@ def inspect(frame) -> dict:
 def reduce(frames):
     """Averages the workers' frames of one slice, as an owner does. They may come in any order. Returns the frame of the
     average. Raises gradwire.Error if the frames do not belong together."""
+    is_one = isinstance(frames, (bytes, bytearray, memoryview)) or getattr(frames, "ndim", 2) < 2
+    if is_one or not isinstance(frames, collections.abc.Iterable):
+        raise TypeError(f"frames is {_api.shown(frames)}, and must be a list of frames")
     frames = list(frames)
     if not frames:
         raise ValueError("there are no frames to add up")

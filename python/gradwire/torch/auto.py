@@ -116,7 +116,8 @@ class Auto:
             passed.work.wait(datetime.timedelta(milliseconds=self._timeout_ms))
         except RuntimeError as error:
             why = f"DDP's own all-reduce failed, or took more than {self._timeout_ms} ms: "
-            raise Error(Status.PEER, why + (reason(self._links[1]) or str(error))) from None
+            told = reason(self._links[1]) or str(error)
+            raise Error(Status.PEER, told if why in told else why + told) from None
         _under_way.discard(passed)
         if self._ends and self.chosen is None:
             self._ends[-1] = time.perf_counter()  # the latest of the step's buckets ends it
