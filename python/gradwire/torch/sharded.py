@@ -182,7 +182,24 @@ def attach_sharded(
 
 def _hook(compression, unit, output):
     """The hook of a unit. It is no method, so that a copy of the model takes a copy of the compression."""
-    compression.average(unit, output)
+    try:
+        compression.average(unit, output)
+    except Exception as error:  # not Ctrl-C: that must not wait for the rest of backward
+        _raise_at_the_end(error)
+        output.fill_(float("nan"))
+
+
+def _raise_at_the_end(error):
+    """Raises the error when backward ends. If a hook raises, FSDP2 does not end its step: a program that goes on would
+    get gradients that nobody averaged, without a word."""
+
+    def end():
+        raise error
+
+    try:
+        torch.autograd.Variable._execution_engine.queue_callback(end)
+    except RuntimeError:  # there is no backward
+        raise error from None
 
 
 class ShardedCompression(OfOneProcess):

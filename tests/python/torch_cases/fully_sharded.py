@@ -145,6 +145,20 @@ def ignored():
     return said
 
 
+def goes_on():
+    """The program catches what a backward raises, and goes on. Returns what is said, and how many units were averaged
+    after that; then the same of a compression that is closed."""
+    model, compression = attached("none", nonfinite="raise")
+    said = [said_by(gw.Error, backward, model, 0, factor=float("nan") if RANK == 0 else 1.0)]
+    before = compression.stats()["steps"]
+    model.zero_grad()
+    backward(model, 1)
+    said.append(compression.stats()["steps"] - before)
+    dist.barrier()
+    compression.close()
+    return said + [said_by(gw.Error, backward, model, step) for step in (2, 3)]
+
+
 def fsdp_errors():
     """Returns what is said of wrong meshes, and whether a NaN of one rank reaches all."""
     if not HAS_IT:
@@ -153,7 +167,7 @@ def fsdp_errors():
     replicas, shards = of_all["replicas"].get_group(), of_all["shards"].get_group()
     for model, group in ((model_on(of_all), replicas), (model_on(of_all["shards"]), shards)):
         said.append(said_by(ValueError, gw.attach_sharded, model, group, "none", transport=TRANSPORT))
-    said.append(ignored())
+    said += [ignored(), goes_on()]
     model, compression = attached("ternary")
     backward(model, 0, factor=float("nan") if RANK == 0 else 1.0)
     said.append(all(p.grad.to_local().isnan().all().item() for p in model.parameters()))
