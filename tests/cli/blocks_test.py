@@ -185,6 +185,7 @@ class Commands(harness.Case):
     def with_free_ports(self, text):
         """Other tests may run beside this one, so the documents' ports become free ones."""
         text = text.replace("node07", "127.0.0.1").replace("/var/lib/gradwire", "kept")
+        text = text.replace("launch --hosts", "launch --port 29500 --hosts")  # its default
         return re.sub(r"\b29[4-8]\d\d\b", lambda port: self.ports.setdefault(port[0], str(next(harness.PORTS))), text)
 
     def start_in(self, folder, *words):
@@ -196,6 +197,7 @@ class Commands(harness.Case):
             "PICTURES": harness.PICTURES,
             "TMPDIR": harness.PICTURES,  # torchrun leaves a folder of logs behind
             "SERVER_PORT": self.with_free_ports("29700"),
+            "PET_MASTER_PORT": self.with_free_ports("29500"),  # torchrun's default
             "GRADWIRE_LIBRARY": self.library,
             "PYTHONPATH": f"{ROOT}/python",
             "USE_LIBUV": "0",  # so that the launcher need not load PyTorch to ask
