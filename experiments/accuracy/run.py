@@ -31,10 +31,14 @@ METHODS = {  # name: codec; the most telling first
     "Top-K 10 %, bf16": "topk:ratio=0.1,scope=global,refresh=1,over=0.5,momentum=0.9,value=bf16",
     "Top-K 10 %, bf16, not over": "topk:ratio=0.1,scope=global,refresh=1,over=0,value=bf16",
     "ternary, residual, max": "ternary:residual=on,level=max",
+    "ternary, residual, 5, momentum": "ternary:residual=on,level=5,momentum=0.9",
     "onebit, momentum": "onebit:momentum=0.9",
     "Top-K 1 %": "topk:ratio=0.01,scope=global,refresh=1,over=0",
+    "Top-K 1 %, over 0.25": "topk:ratio=0.01,scope=global,refresh=1,over=0.25",
     "Top-K 1 %, over": "topk:ratio=0.01,scope=global,refresh=1,over=0.5",
+    "Top-K 1 %, over 0.75": "topk:ratio=0.01,scope=global,refresh=1,over=0.75",
     "Top-K 1 %, over, running": "topk:ratio=0.01,scope=global,refresh=100,over=0.5",
+    "Top-K 1 %, over 0.75, running": "topk:ratio=0.01,scope=global,refresh=100,over=0.75",
     "TernGrad": "ternary",
     "DLGS 1 %": "topk:ratio=0.01,scope=layer,refresh=100,over=0",
     "DLGS 10 %": "topk:ratio=0.1,scope=layer,refresh=100,over=0",
@@ -58,9 +62,14 @@ def cifarnet(steps):  # with Adam, which no momentum= fits
     return ["--recipe", "terngrad-cifarnet", "--data", "cifar10", "--workers", 2, "--batch", 128, "--steps", steps]
 
 
+def vgg16(epochs):  # a quarter of the maps
+    return ["--recipe", "dlgs-vgg16", "--net", "vgg16:0.25", "--scale", epochs / 140, "--data", "cifar10"]
+
+
 TASKS = {  # name: what is trained
     "ResNet-20, 10 epochs": resnet20(10),
     "ResNet-20, 20 epochs": resnet20(20),
+    "A quarter VGG16, 10 epochs": vgg16(10),
     "LeNet": on_mnist("lenet", 0.02),
     "LeNet, 8 workers": on_mnist("lenet", 0.02, 8),
     "LeNet, 16 workers": on_mnist("lenet", 0.02, 16),
