@@ -580,7 +580,7 @@ class Failures(Case):
         parts += ["optimizer is [SGD ( Parameter Group 0", "this is the class DistributedDataParallel, no object"]
         parts += ["a codec is array(", "a character that UTF-8 has not", "must be a list", "transport is array("]
         parts += ["keys is 5, and must be the name of a folder", 'must be "HOST:PORT"', 'must be "HOST:PORT"']
-        parts += ["seed is True, and must be a whole number", "threads is True", "timeout is True"]
+        parts += ["seed is True, and must be a whole number", "a whole number from 1 to 256", "timeout is True"]
         *said, ms_60, ms_100, of_hook = self.same(found, "wrong_arguments")
         self.each_in(parts, said)
         self.assertEqual([text for text in said if "\n" in text], [])
