@@ -382,7 +382,9 @@ static gw_status workers_or_servers(struct gw_exchange *ex)
         n++;
     for (uint32_t s = 0; s < n; s++) {
         const double left = status == GW_OK ? deadline - gw_clock_seconds() : 0;
-        if (gw_ps_wait(me->client, me->asked[s].probe, left > 0 ? (uint32_t)(left * 1000) + 1 : 0, NULL) != GW_NOT_YET)
+        const gw_status told =
+            gw_ps_wait(me->client, me->asked[s].probe, left > 0 ? (uint32_t)(left * 1000) + 1 : 0, NULL);
+        if (told != GW_NOT_YET && told != GW_ERR_TIMEOUT) /* the latter: it is gone, and the client's time is over */
             continue;
         gw_ps_client_drop(me->client, me->asked[s].probe);
         silence_add(silence, ex, s, "the question who takes part", NULL);

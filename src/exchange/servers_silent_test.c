@@ -54,6 +54,8 @@ static const struct silence silences[] = {
     /* One server names a worker. The other server may be what that worker waits for. */
     {"none", NULL, STEP, NOT(PULL) | NOT(MEMBERS), .blames = "waited for rank 1",
      .words = {NULL, "did not answer the question who takes part within 1500 ms"}},
+    {"none", NULL, STEP, NOT(PULL) | NOT(MEMBERS) | LIAR_GOES, .blames = "waited for rank 1",
+     .words = {NULL, "did not answer the question who takes part within 1500 ms"}},
 };
 
 /* The other server answers, so the worker is to blame. */
@@ -141,7 +143,8 @@ static void begin(struct scene *scene, const struct silence *silence)
     }
     scene->client =
         test_client(places, 0, false,
-                    silence->act == EARLY_SUBMIT || silence->to & (NOT(AGREE) | NOT(INIT)) ? SOON_MS : LONG_MS);
+                    silence->act == EARLY_SUBMIT || silence->to & (NOT(AGREE) | NOT(INIT) | LIAR_GOES) ? SOON_MS
+                                                                                                       : LONG_MS);
     assert_int_equal(pthread_create(&scene->thread, NULL, run, scene), 0);
 }
 

@@ -14,6 +14,7 @@
 #define LIAR_TIMEOUT_MS 20000 /* what it tells clients of itself */
 enum { LIAR_MOST = 16 };      /* connections in all */
 enum { LIAR_HALF = 2 };
+#define LIAR_GOES (1u << 31) /* among the operations that a server does not answer: it ends at the first of them */
 
 /* What a server answers to one operation, in place of the truth. */
 struct lie {
@@ -32,6 +33,7 @@ struct liar {
     const struct lie *lie;
     atomic_int n_lies;  /* how often it still lies, before it is honest; below 0: always */
     uint32_t silent_to; /* operations that it does not answer at all: a mask of 1 << operation */
+    bool goes;          /* LIAR_GOES was among them */
     char place[32];
 };
 
@@ -49,8 +51,10 @@ static inline void liar_answer(struct liar *liar, int fd, const struct gw_ps_req
 {
     const struct lie *lie = liar->lie;
     struct gw_ps_answer answer = {.operation = request->operation, .id = request->id, .number = request->number};
-    if (liar->silent_to >> request->operation & 1)
+    if (liar->silent_to >> request->operation & 1) {
+        liar->ends = liar->ends || liar->goes;
         return;
+    }
     if (lie && liar->n_lies != 0 && lie->to == request->operation &&
         (!lie->about || strcmp(lie->about, request->key) == 0)) {
         liar->n_lies--;
@@ -106,7 +110,9 @@ static inline void *liar_run(void *user)
 
 static inline void liar_begin_silent(struct liar *liar, const struct lie *lie, uint32_t silent_to)
 {
-    *liar = (struct liar){.n_workers = 2, .lie = lie, .n_lies = -1, .silent_to = silent_to, .place = "127.0.0.1:0"};
+    *liar = (struct liar){.n_workers = 2, .lie = lie, .n_lies = -1, .silent_to = silent_to & ~LIAR_GOES};
+    liar->goes = silent_to & LIAR_GOES;
+    strcpy(liar->place, "127.0.0.1:0");
     liar->listening = peer_listen(liar->place);
     assert_int_equal(pthread_create(&liar->thread, NULL, liar_run, liar), 0);
 }
