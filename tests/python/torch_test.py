@@ -295,12 +295,14 @@ class Copies(Case):
 class Deadlines(Case):
     def test_deadlines(self):
         cases = ["close_is_stuck", "closed_within_the_hook", "sharded_is_busy", "attach_is_stuck"]
-        found = self.run_cases(*cases, "the_end_waits_once", "interrupted_call", "sharded_closed_within_the_hook")
+        cases += ["the_end_waits_once", "interrupted_call", "interrupted_twice", "sharded_closed_within_the_hook"]
+        found = self.run_cases(*cases)
         for found_there in found:
             said, closed = found_there["sharded_closed_within_the_hook"]
             self.assertIn("closed", said)
             self.assertTrue(closed)
         self.assertTrue(self.same(found, "interrupted_call"))
+        self.assertTrue(self.same(found, "interrupted_twice"))
         self.sharded_is_interrupted(self.run_cases("sharded_is_interrupted"))
         self.assertIn("this compression is closed", self.same(found, "closed_within_the_hook"))
         self.assertEqual(self.same(found, "the_end_waits_once"), 1)
@@ -457,7 +459,7 @@ class FullySharded(Case):
         replicated, sharded, ignored, goes_on, all_nan, unused, as_zeros, n_left, kept = self.same(found, "fsdp_errors")
         self.assertEqual(ignored[1:], ["no error"] * 2)
         self.assertRegex(goes_on[0], "on rank 0 holds a NaN")
-        self.assertEqual(goes_on[1:], [2, *["gradwire: this compression is closed"] * 2])
+        self.assertEqual(goes_on[1:], [2, True, *["gradwire: this compression is closed"] * 2])
         self.assertRegex(ignored[0], "2.bias is in no unit .* ignored_params")
         self.assertIn("is replicated over the ranks of `replicas` already (HSDP)", replicated)
         self.assertIn("is sharded over ranks of `replicas`", sharded)

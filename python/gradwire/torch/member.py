@@ -1,4 +1,5 @@
-"""A member of an exchange over a link that somebody else holds. Everything here is called by one thread."""
+"""A member of an exchange over a link that somebody else holds. Everything here is called by one thread at a
+time."""
 import ctypes
 import math
 

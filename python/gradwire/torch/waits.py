@@ -1,4 +1,5 @@
 """Waits that end: calls that PyTorch may not come back from get a deadline."""
+import contextlib
 import queue
 import threading
 import time
@@ -54,12 +55,23 @@ def heard(call, give_up):
     is in C. So another thread makes the call there. give_up(error) makes the call end soon."""
     if threading.current_thread() is not threading.main_thread():
         return call()
-    thread, answers = _begin(call)
+    is_over = threading.Event()
+
+    def noted():
+        try:
+            return call()
+        finally:
+            is_over.set()
+
+    _, answers = _begin(noted)
     try:
         answer, error = answers.get()
     except BaseException as ended:
         give_up(ended)
-        thread.join(END_S)  # it may use memory of the caller's
+        end = time.monotonic() + END_S
+        while not is_over.is_set() and time.monotonic() < end:  # it uses memory of the caller's
+            with contextlib.suppress(BaseException):  # Ctrl-C may come once more, as torchrun sends it
+                time.sleep(0.01)
         raise
     if error is not None:
         raise error

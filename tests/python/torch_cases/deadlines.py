@@ -93,6 +93,23 @@ def interrupted_call():
     return thread is not None
 
 
+def interrupted_twice():
+    """Ctrl-C comes twice while another thread makes a call of the library. Returns whether that call, which uses memory
+    of the caller's, is over when the caller goes on."""
+
+    def again():
+        os.kill(os.getpid(), signal.SIGUSR1)
+        time.sleep(0.2)
+        go_on.set()
+
+    before, go_on, is_over = signal.signal(signal.SIGUSR1, signal.default_int_handler), threading.Event(), []
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    call = lambda: is_over.append(go_on.wait(120))
+    said_by(KeyboardInterrupt, gw_waits.heard, call, lambda _: threading.Timer(0.2, again).start())
+    signal.signal(signal.SIGUSR1, before)
+    return is_over == [True]
+
+
 def rank_0_is_interrupted():
     """Ctrl-C comes at rank 0 while it waits in attach for the others. Returns whether it hears that at once."""
     group = dist.new_group()
