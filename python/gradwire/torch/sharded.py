@@ -196,8 +196,9 @@ def _raise_at_the_end(error):
     def end():
         raise error
 
+    queue = torch.autograd.Variable._execution_engine.queue_callback
     try:
-        torch.autograd.Variable._execution_engine.queue_callback(end)
+        queue(lambda: queue(end))  # behind what other models have queued
     except RuntimeError:  # there is no backward
         raise error from None
 

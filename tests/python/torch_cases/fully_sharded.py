@@ -146,14 +146,17 @@ def ignored():
 
 
 def goes_on():
-    """The program catches what a backward raises, and goes on. Returns what is said, and how many units were averaged
-    after that; then the same of a compression that is closed."""
+    """The program catches what a backward raises, of this model and of another one, and goes on. Returns what is said,
+    how many units were averaged after that, and whether the other one got its shards of gradients; then what is said of
+    a compression that is closed."""
     model, compression = attached("none", nonfinite="raise")
-    said = [said_by(gw.Error, backward, model, 0, factor=float("nan") if RANK == 0 else 1.0)]
+    other, x = model_on(mesh()["shards"]), torch.ones(8, 20)
+    both = lambda factor: (other(x).sum() + factor * model(x).sum()).backward()
+    said = [said_by(gw.Error, both, float("nan") if RANK == 0 else 1.0)]
     before = compression.stats()["steps"]
-    model.zero_grad()
-    backward(model, 1)
-    said.append(compression.stats()["steps"] - before)
+    model.zero_grad(), other.zero_grad()
+    both(1.0)
+    said += [compression.stats()["steps"] - before, all(hasattr(p.grad, "to_local") for p in other.parameters())]
     dist.barrier()
     compression.close()
     return said + [said_by(gw.Error, backward, model, step) for step in (2, 3)]
