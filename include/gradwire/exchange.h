@@ -147,8 +147,8 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_leave(gw_exchange *exchange);
 GW_API void gw_exchange_destroy(gw_exchange *exchange);
 
 /* Opens a step. step: any number, the same on all members; draws depend on it. After gw_exchange_load go on with the
- * number that would have followed. One thread calls begin, submit and wait of an exchange. Errors: GW_ERR_ORDER (a step
- * is open, or this member has left), or the error that ended the exchange. */
+ * number that would have followed. One thread at a time calls begin, submit and wait of an exchange. Errors:
+ * GW_ERR_ORDER (a step is open, or this member has left), or the error that ended the exchange. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_begin(gw_exchange *exchange, uint32_t step);
 
 /* Hands over one tensor's gradient (n_elems floats). Every step needs every tensor, one that was not used as zeros. The
@@ -204,19 +204,17 @@ GW_API GW_MUST_CHECK gw_status gw_exchange_set(gw_exchange *exchange, gw_exchang
 
 /* Writes what the codec keeps between steps of all tensors on this member (topk: residuals, thresholds), for a
  * checkpoint. *state_bytes: how many bytes that are; 0 if the codec keeps nothing. dst NULL: the call only tells
- * *state_bytes, which stays the same while the exchange lives. Call it between steps, on the thread that calls
- * gw_exchange_wait. Errors: GW_ERR_CAPACITY (dst_capacity is too small), GW_ERR_ORDER (a step is open),
- * GW_ERR_ARGUMENT. */
+ * *state_bytes, which stays the same while the exchange lives. Call it between steps, never beside a wait. Errors:
+ * GW_ERR_CAPACITY (dst_capacity is too small), GW_ERR_ORDER (a step is open), GW_ERR_ARGUMENT. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_save(const gw_exchange *exchange, void *dst, size_t dst_capacity,
                                                 size_t *state_bytes);
 
 /* Puts a state back that was saved. n_states 1: it is the one that this member itself saved, and the next step is then
  * the one that would have followed the save. If the training had another number of workers, give the states of all of
  * them. Then every member begins with their merged state: the mean of the residuals, and thresholds that are taken
- * afresh. Each state has state_bytes bytes. Call it between steps, on the thread that calls gw_exchange_wait. Errors:
- * GW_ERR_ARGUMENT (the states are not of this codec and these tensors, or were altered), GW_ERR_MEMORY, GW_ERR_ORDER (a
- * step is open). After an error nothing has changed. So the call takes memory for one state, and for two if it merges.
- */
+ * afresh. Each state has state_bytes bytes. Call it between steps, never beside a wait. Errors: GW_ERR_ARGUMENT (the
+ * states are not of this codec and these tensors, or were altered), GW_ERR_MEMORY, GW_ERR_ORDER (a step is open).
+ * After an error nothing has changed. So the call takes memory for one state, and for two if it merges. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_load(gw_exchange *exchange, const void *const *states, uint32_t n_states,
                                                 size_t state_bytes);
 
@@ -256,9 +254,9 @@ typedef struct gw_stats {
     gw_wire_report *wire;      /* how the wire choice stands on this member */
 } gw_stats;
 
-/* Tells this member's figures of the last finished step. Call it between steps, on the thread that calls
- * gw_exchange_wait. Errors: GW_ERR_ARGUMENT (there is no such tensor or group, or a NULL), GW_ERR_ORDER (a step is
- * open). Nothing is written then. */
+/* Tells this member's figures of the last finished step. Call it between steps, never beside a wait. Errors:
+ * GW_ERR_ARGUMENT (there is no such tensor or group, or a NULL), GW_ERR_ORDER (a step is open). Nothing is written
+ * then. */
 GW_API GW_MUST_CHECK gw_status gw_exchange_stats(const gw_exchange *exchange, const gw_stats *wanted);
 
 /* Averages values[0..n_elems) over all members of the link, in place, in one call. All members call it, with the same

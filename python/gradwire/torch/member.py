@@ -1,5 +1,4 @@
-"""A member of an exchange over a link that somebody else holds. Everything here is called by one thread at a
-time."""
+"""A member of an exchange over a link that somebody else holds. One thread at a time calls what is here."""
 import ctypes
 import math
 
