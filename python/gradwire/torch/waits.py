@@ -65,7 +65,7 @@ def heard(call, give_up):
 
     _, answers = _begin(noted)
     try:
-        answer, error = answers.get()
+        answer, error = answers.get()  # the call of the library has a deadline
     except BaseException as ended:
         give_up(ended)
         end = time.monotonic() + END_S
