@@ -130,7 +130,7 @@ def server_is_gone():
         client.init_parameter("x", [1], "float32")
         client.push_parameter("x", [1])
         server.process.kill()
-        server.process.wait()
+        server.process.wait(60)
         for call in (lambda: client.push_parameter("x", [2]), lambda: client.pull_parameter("x", "sum")):
             seconds = []
             while len(seconds) < 5 and min(seconds, default=3) >= 3:  # one good run is enough: the machine may be busy
