@@ -72,9 +72,8 @@ class Ssh(harness.Case):
         pathlib.Path(self.path("known")).write_text("".join(known))
         for name, text in (("sshd_config", SERVER), ("ssh_config", CLIENT)):
             pathlib.Path(self.path(name)).write_text(text.format(port=port, folder=self.folder))
-        if os.getuid() == 0 and not os.path.exists("/run/sshd"):
-            os.mkdir("/run/sshd", 0o755)  # sshd needs it as root; systemd would have made it
-            self.addCleanup(os.rmdir, "/run/sshd")
+        if os.getuid() == 0:  # sshd needs it; systemd would have made it. It stays, for other sshds that run now
+            os.makedirs("/run/sshd", 0o755, exist_ok=True)
         log = open(self.path("sshd.log"), "w")
         self.addCleanup(log.close)
         server = subprocess.Popen([SSHD, "-D", "-e", "-f", self.path("sshd_config")], stderr=log)
