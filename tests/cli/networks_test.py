@@ -1,9 +1,6 @@
 #!/usr/bin/env python3
 """Tests the CIFAR-10 networks from outside: gradients of batch norm beside PyTorch's, resume, data sets that are wrong.
-
-    networks_test.py build/release/gradwire
-
-The test draws its pictures. It uses PyTorch and NumPy if they are there. Without them it skips their test."""
+Without PyTorch and NumPy their test is skipped."""
 import math
 import os
 import shutil
@@ -31,32 +28,29 @@ class Networks(harness.Case):
 
     def test_resume_is_exact(self):
         """With batch norm's statistics, dropout, crops and adam's moments, two steps give the same as one and one
-        more. Three workers go on with the statistics of two: they take the average, which the checkpoint has."""
+        more. Three workers go on with the statistics of two: they take the average, which the checkpoint has. The hash
+        does not depend on the plan or the link."""
+        words = "--net resnet20 --codec ternary --batch 6 --steps 2 --plan".split()
+        here = self.train(*words, "none", "--workers", 2)
+        launched = self.ok_json("launch", "-n", 2, "--", "train", "--data", DATA, *words, "single")
+        self.assertEqual(here["parameter_hash"], launched["parameter_hash"])
         for net, codec, optimizer in [
             ("resnet20", "topk:ratio=0.05,refresh=3", "momentum"),
             ("alexnet-small", "ternary", "adam"),
             ("cifarnet", "onebit", "sgd"),
         ]:
-            words = ["--net", net, "--codec", codec, "--optimizer", optimizer]
-            words += "--schedule const --lr 0.001 --workers 2 --batch 6 --checkpoint-every 1 --overwrite".split()
-            whole = self.train(*words, "--steps", 2, "--out", self.path("whole"))
-            self.train(*words, "--steps", 1, "--out", self.path("parts"))
-            three = shutil.copytree(self.path("parts"), self.path(f"three-{net}"))
-            parts = self.ok_json("train", "--steps", 2, "--resume", self.path("parts"))
-            self.assertEqual(whole["parameter_hash"], parts["parameter_hash"], net)
-            self.assertTrue(whole["replicas_identical"])
-            self.assertEqual(whole["test_accuracy"], parts["test_accuracy"])
+            run, words = self.path(net), ["--net", net, "--codec", codec, "--optimizer", optimizer]
+            words += "--schedule const --lr 0.001 --workers 2 --batch 6".split()
+            whole = self.train(*words, "--steps", 2)
+            self.train(*words, "--steps", 1, "--checkpoint-every", 1, "--out", run)
+            three = shutil.copytree(run, self.path(f"three-{net}"))
+            parts = self.ok_json("train", "--steps", 2, "--resume", run)
+            for what in ("parameter_hash", "replicas_identical", "test_accuracy"):
+                self.assertEqual(whole[what], parts[what], net)
             if net == "resnet20":
                 after = self.ok_json("train", "--resume", three, "--workers", 3, "--steps", 2)
                 self.assertEqual((after["replicas_identical"], after["resumed_from"]), (True, 1))
-        evaluated = self.ok_json("eval", "--from", self.path("parts"))
-        self.assertAlmostEqual(evaluated["test_accuracy"], parts["test_accuracy"], 12)
-
-    def test_hash_does_not_depend_on_the_plan_or_the_link(self):
-        words = "--net resnet20 --codec ternary --batch 6 --steps 2 --plan".split()
-        here = self.train(*words, "none", "--workers", 2)
-        launched = self.ok_json("launch", "-n", 2, "--", "train", "--data", DATA, *words, "single")
-        self.assertEqual(here["parameter_hash"], launched["parameter_hash"])
+        self.assertAlmostEqual(self.ok_json("eval", "--from", run)["test_accuracy"], parts["test_accuracy"], 12)
 
     def test_eval_takes_the_transform_of_the_checkpoint(self):
         out = self.path("run")
@@ -69,25 +63,21 @@ class Networks(harness.Case):
         self.assertNotEqual(self.ok_json(*alone, "--transform", "normalize")["test_loss"], within["test_loss"])
 
     def test_wrong_use(self):
-        """forms_test and transform_test have more folders, pictures and transforms that are wrong."""
-        words = [*"train --net resnet20 --steps 1 --batch 2 --data".split(), shutil.copytree(DATA, self.path("cifar"))]
-        self.refused(1, *words[:-1], self.path("empty"), says="there is no file")
-        name = os.path.join(words[-1], "data_batch_3.bin")
-        self.write_bytes(name, self.read_bytes(name)[:-1])
-        self.refused(1, *words, says=["data_batch_3.bin", "cut short"])
-        os.remove(name)
-        self.refused(1, *words, says=["data_batch_3.bin", "CIFAR-10"])
-        os.mkfifo(name)
-        self.refused(1, *words, says=["data_batch_3.bin", "a pipe"])
-        train, words = ["train", "--data", DATA], [*words[:-1], DATA]
-        servers = "--net resnet20 --link servers --servers 127.0.0.1:1 --workers 2 --rank 0".split()
-        self.refused(2, *train, *servers, says="batch norm")
-        self.refused(2, "train", "--recipe", "terngrad-lenet", "--steps", 1, says="needs --data DIR")
+        """forms_test and transform_test have folders, pictures and transforms that are wrong."""
+        cut = shutil.copytree(DATA, self.path("cifar"))
+        os.truncate(os.path.join(cut, "data_batch_3.bin"), 3072)
+        words = "train --net resnet20 --steps 1 --batch 2 --data".split()
+        self.refused(1, *words, cut, says=["data_batch_3.bin", "cut short"])
+        rows = [
+            ("--link servers --servers 127.0.0.1:1 --workers 2 --rank 0", "batch norm"),
+            (["--transform", ""], "--transform is empty"),
+            ("--transform miror", "did you mean 'mirror'?"),
+            ("--transform crop=24", "takes 3072 values"),
+        ]
+        self.each_refused(2, *words, DATA, rows)
         rows = [("0.001", "leaves no epoch for the last drop"), ("0", "above 0"), ("1.5", "at most 1")]
-        self.each_refused(2, *train, "--recipe", "dlgs-resnet20", "--scale", rows)
-        self.refused(2, *words, "--transform", "", says="--transform is empty")
-        rows = [("crop=33", "does not fit"), ("miror", "did you mean 'mirror'?"), ("crop=24", "takes 3072 values")]
-        self.each_refused(2, *words, "--transform", rows)
+        self.each_refused(2, "train", "--data", DATA, "--recipe", "dlgs-resnet20", "--scale", rows)
+        self.refused(2, "train", "--recipe", "terngrad-lenet", "--steps", 1, says="needs --data DIR")
         rows = self.write_bytes("rows", b"1 1:1\n-1 2:1\n")
         words = ["train", "--net", "logreg", "--data", rows, "--steps", 1, "--batch", 2, "--transform", "mirror"]
         self.refused(2, *words, says="for pictures")
@@ -121,8 +111,8 @@ class BesidePyTorch(harness.Case):
         for net, model in [("resnet20", torch_networks.resnet20), ("vgg16:0.25", torch_networks.vgg16)]:
             words = ["train", "--net", net, "--data", DATA, "--batch", len(labels), "--transform", "normalize"]
 
-            # Four steps, so that the network has learned something. The test compares the test loss, which depends on
-            # the statistics of all batches.
+            # After four steps the network has learned something. The test loss depends on the statistics of all
+            # batches.
             run = self.path(f"trained-{net}")
             self.ok(*words, "--steps", 4, "--lr", 0.05, "--out", run)
             trained = self.tensors(run)
@@ -133,7 +123,7 @@ class BesidePyTorch(harness.Case):
             self.assertAlmostEqual(evaluated["test_loss"], wanted, delta=1e-4 * wanted, msg=net)
             self.assertGreater(abs(wanted - math.log(10)), 0.005, net)
 
-            # Compare the gradient of the first step.
+            # The gradient of the first step.
             run, gradient = self.path(f"first-{net}"), self.path(f"gradient-{net}")
             words += ["--weight-decay", 0, "--out", run, "--save-gradients", gradient, "--save-at", 0]
             summary = self.ok_json(*words, "--steps", 1, "--lr", 0)

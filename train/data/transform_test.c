@@ -368,6 +368,12 @@ TEST_BETWEEN(cifar_is_read_file_by_file, make_folder, clean_up)
         CHECK(strstr(gw_last_error(), bad[i].words) && strstr(gw_last_error(), files[2]), "%s", gw_last_error());
         gw_data_free(&data);
     }
+    for (int pipe = 0; pipe < 2; pipe++) {
+        assert_int_equal(pipe ? mkfifo(in(files[2]), 0600) : unlink(in(files[2])), 0);
+        assert_int_equal(gw_data_cifar(folder, &data), GW_ERR_SYSTEM);
+        CHECK(strstr(gw_last_error(), pipe ? "a pipe" : "CIFAR-10") && strstr(gw_last_error(), files[2]), "%s",
+              gw_last_error());
+    }
 }
 
 RUN_TESTS("transform", NULL, NULL)

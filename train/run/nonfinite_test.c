@@ -134,6 +134,7 @@ TEST(every_worker_drops_the_same_steps)
             enum { COUNTED = STEPS / 10 }; /* so many steps, spread over the run; infinities are null */
             bool counted = line * COUNTED / STEPS != (line + 1) * COUNTED / STEPS;
             assert_int_equal(json_is_number(norm), committed && counted && feeds_back(example(c)));
+            assert_int_equal(json_is_number(json_object_get(step, "nonzero_share")), committed && counted);
             n_hit += !committed, everybody |= hits[line];
             json_decref(step);
         }

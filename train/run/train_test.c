@@ -27,6 +27,14 @@ static struct gw_train_options small(void)
     return o;
 }
 
+/* The data of small() take longer to draw than such a run takes. */
+static struct gw_train_options tiny(void)
+{
+    struct gw_train_options o = GW_TRAIN_DEFAULTS;
+    o.net = "mlp:12-30-20-2", o.data = "uneven:n=200,d=12", o.steps = 30, o.batch = 9;
+    return o;
+}
+
 /* Losses of all steps, from metrics.jsonl. */
 static size_t losses_of(struct gw_train_options o, double *losses, size_t capacity)
 {
@@ -103,6 +111,170 @@ TEST(a_run_repeats_bit_for_bit)
     assert_string_equal(run(o).parameter_hash, a.parameter_hash);
     o.seed = 2;
     assert_string_not_equal(run(o).parameter_hash, a.parameter_hash);
+}
+
+/* Plans change messages, never bits. */
+TEST_BETWEEN(plans_change_no_bit, make_folder, clean_up)
+{
+    static const char *const codecs[] = {"ternary", "topk"};
+    static char first[17];
+    struct gw_train_options o = tiny();
+    o.workers = 2, o.steps = 3;
+    put_text("plan.json",
+             "{\"groups\": [[\"fc3.bias\", \"fc3.weight\", \"fc2.bias\"], [\"fc1.weight\", \"fc2.weight\"], "
+             "[\"fc1.bias\"]]}");
+    const struct {
+        const char *plan;
+        uint32_t n_groups;
+    } plans[] = {{"none", 3}, {"single", 1}, {"fixed:1", 6}, {"fixed:1K", 2}, {in("plan.json"), 3}};
+    for (int c = 0; c < 2; c++)
+        for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+            o.codec = codecs[c], o.plan = plans[i].plan;
+            const struct gw_train_summary s = run(o);
+            if (i == 0)
+                strcpy(first, s.parameter_hash);
+            CHECK(s.n_groups == plans[i].n_groups, "%s: %u groups", o.plan, s.n_groups);
+            CHECK(strcmp(s.parameter_hash, first) == 0, "%s, %s", o.codec, o.plan);
+        }
+}
+
+TEST_BETWEEN(plans_that_are_none_are_refused, make_folder, clean_up)
+{
+#define ALL "\"fc1.weight\", \"fc1.bias\", \"fc2.weight\", \"fc2.bias\", \"fc3.weight\", \"fc3.bias\""
+    static const struct {
+        const char *text, *says; /* text NULL: a method, and no file */
+    } cases[] = {{"{}", "no \"groups\""},
+                 {"{\"groups\": [[\"fc1.weight\"]]}", "says nothing of fc1.bias"},
+                 {"{\"groups\": [[" ALL ", \"fc2.bias\"]]}", "has fc2.bias twice"},
+                 {"{\"groups\": [[" ALL ", \"fc4.bias\"]]}", "\"fc4.bias\", which is no tensor of mlp"},
+                 {"{\"groups\": [[" ALL "], []]}", "is empty"},
+                 {"{\"groups\": [[" ALL "], 5]}", "no list of names"},
+                 {"{\"groups\": [[7]]}", "no tensor of mlp"},
+                 {"{", "a plan is what gradwire plan --json prints"},
+                 {NULL, "best"},
+                 {NULL, "fixed"},
+                 {NULL, "fixed:0"},
+                 {NULL, "fixed:x"},
+                 {NULL, "exactly"},
+                 {NULL, ""}};
+    static struct gw_train_summary summary;
+    struct gw_train_options o = tiny();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (cases[i].text)
+            put_text("plan.json", cases[i].text);
+        o.plan = cases[i].text ? in("plan.json") : cases[i].says;
+        CHECK(gw_train_run(&o, NULL, &summary) < 0, "case %zu", i);
+        CHECK(strstr(gw_last_error(), cases[i].text ? cases[i].says : "--plan is"), "case %zu: %s", i, gw_last_error());
+    }
+}
+
+/* Plans that are made, and made anew, while the run trains. They take a while. A run that is gone on with makes a plan
+ * of its own steps. */
+TEST_BETWEEN(plans_made_while_training_change_no_bit, make_folder, clean_up)
+{
+    static const struct {
+        const char *codec, *plan;
+        uint32_t replan, n_plans;
+    } cases[] = {{"ternary", "paper", 0, 1}, {"topk:ratio=0.05,refresh=8", "exact", 17, 2}};
+    struct gw_train_options o = tiny();
+    o.workers = 3;
+    for (int i = 0; i < 2; i++) {
+        o.codec = cases[i].codec, o.plan = "none", o.replan = 0;
+        const struct gw_train_summary none = run(o);
+        assert_true(none.n_plans == 0 && none.n_groups == 3);
+        o.plan = cases[i].plan, o.replan = cases[i].replan, o.out = i ? folder : NULL, o.checkpoint_every = i ? 30 : 0;
+        const struct gw_train_summary live = run(o);
+        CHECK(live.n_plans == cases[i].n_plans && strcmp(live.plan, o.plan) == 0, "%s: %u plans", o.plan, live.n_plans);
+        CHECK_IN_RANGE(live.n_groups, 1, 6);
+        assert_true(live.planned_ms > 0);
+        assert_string_equal(live.parameter_hash, none.parameter_hash);
+    }
+    o.out = NULL, o.resume = folder, o.steps = 50;
+    assert_int_equal(run(o).n_plans, 1);
+}
+
+/* There is no network between threads, so nothing may depend on time. */
+TEST(the_wire_choice_among_threads)
+{
+    static const struct {
+        gw_wire wire;
+        uint32_t workers;
+        const char *codec, *why;
+    } cases[] = {{GW_WIRE_AUTO, 2, "ternary", "have no network"},
+                 {GW_WIRE_FAST, 2, "ternary", "asked for"},
+                 {GW_WIRE_AUTO, 2, "none", "one way to write"},
+                 {GW_WIRE_AUTO, 1, "ternary", "one worker"}};
+    struct gw_train_options o = tiny();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const bool fast = cases[i].wire == GW_WIRE_FAST;
+        o.wire = cases[i].wire, o.workers = cases[i].workers, o.codec = cases[i].codec;
+        const struct gw_train_summary s = run(o);
+        CHECK(s.wire.asked == o.wire && s.wire.stands == (fast ? GW_WIRE_FAST : GW_WIRE_SMALL), "case %zu", i);
+        CHECK(s.fast_steps == (fast ? s.steps : 0) && s.wire.n_comparisons == 0, "case %zu", i);
+        CHECK(strstr(s.wire_why, cases[i].why), "case %zu: %s", i, s.wire_why);
+    }
+}
+
+static uint32_t n_counts(const json_t *histogram, json_int_t elements, const char *codec)
+{
+    const json_t *counts = json_object_get(histogram, "counts"), *count;
+    size_t i;
+    uint32_t n = 0;
+    json_int_t sum = 0;
+    json_array_foreach ((json_t *)counts, i, count)
+        sum += json_integer_value(count), n += json_integer_value(count) > 0;
+    CHECK(!histogram || sum == elements, "%s: %d elements", codec, (int)sum);
+    return n;
+}
+
+static double max_of(const json_t *line, const char *kind)
+{
+    return json_number_value(json_object_get(json_object_get(line, kind), "max"));
+}
+
+/* Twenty steps of a run have histograms of all weights. A codec with a residual draws no frames, and neither does a
+ * codec that loses nothing. */
+TEST(which_histograms_there_are)
+{
+    static const struct {
+        const char *codec, *net;
+        bool clipped, sent;
+        int n_weights;
+    } cases[] = {{"none", "mlp:12-30-20-2", false, false, 3},
+                 {"none", "logreg", false, false, 1},
+                 {"topk", "mlp:12-30-20-2", false, false, 3},
+                 {"gspar", "mlp:12-30-20-2", false, true, 3},
+                 {"ternary", "mlp:12-30-20-2", true, true, 3},
+                 {"ternary:bucket=16", "mlp:12-30-20-2", false, true, 3},
+                 {"ternary:scope=global", "mlp:12-30-20-2", false, false, 3}};
+    struct gw_train_options o = tiny();
+    o.workers = 2, o.out = folder;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int n = 0;
+        assert_int_equal(make_folder(NULL), 0);
+        o.codec = cases[i].codec, o.net = cases[i].net;
+        run(o);
+        FILE *f = fopen(in("histograms.jsonl"), "r");
+        assert_non_null(f);
+        for (json_t *line; (line = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL)); n++) {
+            const json_t *clipped = json_object_get(line, "clipped"), *sent = json_object_get(line, "sent");
+            const json_int_t elements = json_integer_value(json_object_get(line, "elements"));
+            CHECK((clipped != NULL) == cases[i].clipped && (sent != NULL) == cases[i].sent, "case %zu", i);
+            assert_true(n_counts(json_object_get(line, "raw"), elements, o.codec) > 0);
+            n_counts(clipped, elements, o.codec);
+            const uint32_t n_sent = n_counts(sent, elements, o.codec),
+                           n_averaged = n_counts(json_object_get(line, "averaged"), elements, o.codec);
+            assert_true(n_averaged > 0);
+            if (clipped) /* three levels; two workers have five together */
+                CHECK(n_sent <= 3 && n_averaged <= 5 && max_of(line, "sent") == max_of(line, "clipped") &&
+                          max_of(line, "clipped") <= max_of(line, "raw"),
+                      "%u and %u levels", n_sent, n_averaged);
+            json_decref(line);
+        }
+        fclose(f);
+        CHECK(n == 20 * cases[i].n_weights, "case %zu: %d lines", i, n);
+        clean_up(NULL);
+    }
 }
 
 TEST(summary_adds_up)
