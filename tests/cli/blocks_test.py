@@ -6,6 +6,7 @@ An indented block holds commands of a shell, a fenced one is in the language tha
 one folder, which has what `Commands.folder_of` puts there. docs/notebook is history, and not looked at."""
 
 import array
+import contextlib
 import importlib.util
 import os
 import pathlib
@@ -148,10 +149,8 @@ class Commands(harness.Case):
 
     def end_servers(self):
         for group in self.groups:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         self.groups.clear()
 
     def folder_of(self, page):
@@ -202,15 +201,8 @@ class Commands(harness.Case):
             "PYTHONPATH": f"{ROOT}/python",
             "USE_LIBUV": "0",  # so that the launcher need not load PyTorch to ask
         }
-        return self.start(
-            *words,
-            program=(),
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+        return self.start(*words, program=(), cwd=folder, env=environment, start_new_session=True, **streams)
 
     def end_well(self, where, *runs):
         for run in runs:
