@@ -78,7 +78,10 @@ class Predict(harness.Case):
             self.assertEqual([n for _, n in self.rows(*words)], gpus)
         words = ["--cluster", self.cluster("odd\udcff.json"), *GRADIENT, "--gpus", 16]
         words += "--owners servers:2 --overlap 0.75 --stragglers 0.1".split()
-        report = self.ok_json("predict", *words)
+        report, page = self.ok_json("predict", *words), self.ok("predict", *words)
+        self.assertTrue(
+            page.startswith(f"a gradient of 240 MB on {self.path('odd')}" + r"\xff.json: ") and "paper, s" in page
+        )
         told = [round(report["rows"][0][part], 9) for part in ("network_seconds", "hidden_seconds", "paper_seconds")]
         self.assertEqual((report["cluster_name"], told), (self.path(r"odd\xff.json"), [7.681, 0.23, 4.381]))
 

@@ -1,6 +1,7 @@
 /* Reports predictions as a table, as JSON, and as a chart. It also compares them with TernGrad's figure 5. */
 #include "predict.h"
 #include "svg.h"
+#include "base/quote.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,9 +114,10 @@ static void print_table(const struct prediction *p)
 
 static int print_text(const struct prediction *p, const json_t *reading)
 {
-    char title[256];
+    char title[256], shown[4 * sizeof title];
     describe(p, title, sizeof title);
-    printf("%s: predicted, not measured\n\n", title);
+    gw_show(title, "", shown, sizeof shown);
+    printf("%s: predicted, not measured\n\n", shown);
     print_table(p);
     printf("\nAssumed:\n");
     size_t i;
