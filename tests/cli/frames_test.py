@@ -95,10 +95,9 @@ class Frames(harness.Case):
         self.assertIn(f"scalers    {2 * -(-N // 64)}, 2 for every 64 elements\n", said)
         about = self.ok_json("inspect", self.encode("gspar", values))
         self.assertEqual(about["part_a"] + about["part_b"], about["nonzeros"])
-        topk = f"topk:ratio=0.01,{ONE_LAYER}"
-        encoded = self.ok_json("encode", "--codec", topk, self.path("g.f32"), "-o", self.path("g.gw"))
+        words = ["encode", "--codec", f"topk:ratio=0.01,{ONE_LAYER}", self.path("g.f32"), "-o", self.path("g.gw")]
+        encoded, about = self.ok_json(*words), self.ok_json("inspect", self.path("g.gw"))
         self.assertGreater(encoded.pop("variance_factor"), 0)  # this needs the gradient, which inspect does not have
-        about = self.ok_json("inspect", self.path("g.gw"))
         self.assertEqual(encoded, about)
         self.assertEqual((about["sent"], about["density"], about["sign_bits"]), (100, 0.01, 0))
         self.assertEqual(about["head_bits"] + about["position_bits"] + about["value_bits"], 8 * about["frame_bytes"])
@@ -112,15 +111,15 @@ class Frames(harness.Case):
         self.assertEqual(self.ok_json(*scaler, *files), {"scaler": max(own)})
         both = self.ok_json("scaler", "--codec", spec, *files)["scalers"]
         self.assertEqual([float32(x) for x in self.ok("scaler", "--codec", spec, *files).split()], both)
-        scalers = self.write_bytes("s.json", json.dumps({"scalers": both}).encode())
+        scalers, few = self.path("s.json"), self.write_bytes("few.json", json.dumps({"scalers": both[:-1]}).encode())
+        self.write_bytes(scalers, json.dumps({"scalers": both}).encode())
         self.ok(*encode, spec, "--scaler", scalers)
         self.assertEqual(self.ok_json("inspect", out)["scalers"], both)
         os.remove(out)
-        self.write_bytes(scalers, json.dumps({"scalers": both[:-1]}).encode())
         bad, pipe = self.write_bytes("bad.json", b'{"scaler": "big"}'), self.path("pipe")
         os.mkfifo(pipe)  # nobody writes there: to open it would wait
         rows = [
-            ([spec, "--scaler", scalers], ["4 scalers", "needs 5"]),
+            ([spec, "--scaler", few], ["4 scalers", "needs 5"]),
             (["ternary", "--scaler", repr(own[0] / 2)], "scaler"),
             (["ternary", "--scaler", "nothing"], "neither a number nor"),
             (["ternary", "--scaler", pipe], "no regular file"),

@@ -70,7 +70,6 @@ class Networks(harness.Case):
         self.refused(1, *words, cut, says=["data_batch_3.bin", "cut short"])
         rows = [
             ("--link servers --servers 127.0.0.1:1 --workers 2 --rank 0", "batch norm"),
-            (["--transform", ""], "--transform is empty"),
             ("--transform miror", "did you mean 'mirror'?"),
             ("--transform crop=24", "takes 3072 values"),
         ]
@@ -78,9 +77,6 @@ class Networks(harness.Case):
         rows = [("0.001", "leaves no epoch for the last drop"), ("0", "above 0"), ("1.5", "at most 1")]
         self.each_refused(2, "train", "--data", DATA, "--recipe", "dlgs-resnet20", "--scale", rows)
         self.refused(2, "train", "--recipe", "terngrad-lenet", "--steps", 1, says="needs --data DIR")
-        rows = self.write_bytes("rows", b"1 1:1\n-1 2:1\n")
-        words = ["train", "--net", "logreg", "--data", rows, "--steps", 1, "--batch", 2, "--transform", "mirror"]
-        self.refused(2, *words, says="for pictures")
 
 
 @unittest.skipUnless(torch, "PyTorch and NumPy are not installed")

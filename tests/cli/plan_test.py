@@ -191,6 +191,7 @@ class Plan(harness.Case):
         self.said(*words, "exact", says="the run was too short")
         self.refused(1, *words, self.path("absent.json"), says="absent.json")
         rows = [
+            ("best", "--plan is"),
             ("none --replan 5", "--replan is for"),
             ("exact --replan 0", "from 1 to"),
             ("exact --codec topk:scope=global,refresh=1", "one group"),

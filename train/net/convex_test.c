@@ -322,7 +322,7 @@ TEST(wrong_use_is_refused)
     struct {
         struct gw_train_options o;
         const char *says;
-    } cases[8];
+    } cases[9];
     int n = 0;
 #define REFUSED(field, value, text)                                                                                    \
     cases[n] = (typeof(cases[0])){convex("logreg", "svrg"), text}, cases[n++].o.field = value
@@ -332,6 +332,7 @@ TEST(wrong_use_is_refused)
     REFUSED(net, "svm:11", "svm:11 takes 11 values");
     REFUSED(data, "digits", "2 classes");
     REFUSED(l2, -1, "--l2");
+    REFUSED(transform, "mirror", "for pictures");
     REFUSED(schedule, "inverse:0", "inverse:T0");
     REFUSED(test, "/nowhere", "--test");
     for (int i = 0; i < n; i++) {
