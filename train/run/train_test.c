@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* nftw */
 #include "disk/checkpoint.h"
 #include "disk/folder.h"
+#include "disk/rank_state.h"
 #include "run/train.h"
 #include "checks.h"
 #include "own_folder.h"
@@ -76,7 +77,8 @@ TEST(workers_do_not_change_the_losses)
     }
 }
 
-/* A checkpoint that lacks what the codec keeps, and says that it has none. */
+/* A checkpoint with a codec's state of another version, whose file is whole; then one that lacks what the codec keeps,
+ * and says that it has none. That is no wrong use of an option. */
 TEST(a_checkpoint_without_states_is_refused)
 {
     static struct gw_train_summary summary;
@@ -89,10 +91,17 @@ TEST(a_checkpoint_without_states_is_refused)
     snprintf(name, sizeof name, GW_CHECKPOINT_FILE, 2ull);
     assert_int_equal(gw_checkpoint_read(in(name), &c), GW_OK);
     assert_int_equal(c.n_state_files, 2);
+    struct gw_rank_state s = {.identity = gw_checkpoint_identity(&c), .step = 2, .rank = 1, .workers = 2};
+    assert_int_equal(gw_rank_state_read(folder, &s), GW_OK);
+    ((uint8_t *)s.state)[4]++;
+    assert_int_equal(gw_rank_state_write(folder, &s), GW_OK);
+    gw_rank_state_free(&s);
+    o.resume = folder, o.out = NULL, o.steps = 3;
+    assert_int_equal(gw_train_run(&o, NULL, &summary), GW_ERR_SYSTEM);
+    CHECK(strstr(gw_last_error(), name) && strstr(gw_last_error(), "reads version"), "%s", gw_last_error());
     c.n_state_files = 0;
     assert_int_equal(gw_checkpoint_write(folder, name, &c), GW_OK);
     gw_checkpoint_free(&c);
-    o.resume = folder, o.out = NULL, o.steps = 3;
     assert_int_equal(gw_train_run(&o, NULL, &summary), GW_ERR_SYSTEM);
     CHECK(strstr(gw_last_error(), "after 2 steps has no state files"), "%s", gw_last_error());
     remove_folder(folder);

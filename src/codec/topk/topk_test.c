@@ -494,6 +494,11 @@ TEST(a_saved_state_goes_on)
             assert_int_equal(gw_encoder_load(b, saved, gw_encoder_traits_of(b).state_bytes), GW_ERR_ARGUMENT);
             saved[at] ^= 1;
         }
+        const size_t n_bytes = gw_encoder_traits_of(b).state_bytes;
+        saved[4]++; /* the version; the checksum is right */
+        gw_put64(saved + n_bytes - 8, gw_hash_now()->whole(saved, n_bytes - 8, 0));
+        assert_int_equal(gw_encoder_load(b, saved, n_bytes), GW_ERR_ARGUMENT);
+        assert_non_null(strstr(gw_last_error(), "this library reads version"));
         after = condition_of(b);
         assert_memory_equal(&after, &before, sizeof after);
         free(saved);
