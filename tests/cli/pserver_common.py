@@ -1,5 +1,5 @@
-"""What the tests of the parameter server from outside share: the tool, the library that the Python client loads,
-servers, their logs and pages, check and refused."""
+"""What the tests of the parameter server from outside share: the library that the Python client loads, servers, their
+logs and pages, check and refused."""
 import atexit
 import contextlib
 import http.client
@@ -14,22 +14,15 @@ import threading
 import time
 
 try:
-    import numpy
+    import numpy  # noqa: F401
 except ImportError:
     print("skipped: numpy is not installed")
     sys.exit(77)
 
-TOOL = pathlib.Path(sys.argv[1]).resolve()
-SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
-os.environ.setdefault("GRADWIRE_LIBRARY", str(TOOL.parent / "libgradwire.so"))
-sys.path.append(str(SOURCE / "tests"))
-import ports  # noqa: E402
+from harness import PORTS, TESTS, TOOL
 
-# A job in the background of a shell ignores Ctrl-C, one under nohup ignores hangups, and so would all that it starts.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
-# A port that the kernel chooses may go to any connection before the next server listens there.
-PORTS = ports.free_ports()
+SOURCE = pathlib.Path(TESTS).parent
+os.environ.setdefault("GRADWIRE_LIBRARY", os.path.join(os.path.dirname(TOOL), "libgradwire.so"))
 os.environ["PYTHONPATH"] = str(SOURCE / "python")
 sys.path.insert(0, str(SOURCE / "python"))
 PATIENCE = 60  # seconds within which all that must happen has happened
@@ -60,8 +53,7 @@ def until(holds, what):
 
 def tool(*words, **options):
     """Runs the tool to its end."""
-    words = [str(word) for word in (TOOL, *words)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=240, **options)
+    return subprocess.run([TOOL, *map(str, words)], capture_output=True, text=True, timeout=240, **options)
 
 
 def fails(words, *says, status=None):
@@ -91,7 +83,7 @@ class Server:
 
     def __init__(self, *options, listen=None):
         listen = listen or f"127.0.0.1:{next(PORTS)}"
-        words = [str(word) for word in (TOOL, "server", "--listen", listen, *options)]
+        words = [TOOL, "server", "--listen", listen, *map(str, options)]
         self.process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, errors="replace")
         atexit.register(self.process.kill)
         self.log, self.lines = "", queue.SimpleQueue()

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from pserver_common import PATIENCE, PORTS, SOURCE, ask, check, fails, numpy, refused, serving, tool, until
@@ -25,86 +26,56 @@ SOON = 8  # seconds for an answer that takes milliseconds; the page gives silent
 
 # ---- Prometheus' text format 0.0.4 ------------------------------------------------------------------------------
 
-SAMPLE = re.compile(
-    r"([a-zA-Z_:][a-zA-Z0-9_:]*)"
-    r'(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\\\|\\"|\\n)*",?)*)\})?'
-    r" (-?[0-9.]+(?:e[+-]?\d+)?|NaN|[+-]Inf)"
-)
-LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\\\|\\"|\\n)*)"')
+FAMILY = re.compile(r"# HELP (\S+) \S.*\n# TYPE \1 (counter|gauge|histogram)\n((?:[^#\s].*\n)*)")
+LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\\\|\\"|\\n)*)"'
+SAMPLE = re.compile(rf"([a-z_]+)(?:\{{((?:{LABEL},?)*)\}})? ([0-9.]+(?:e[+-]?\d+)?)")
 OURS = re.compile("gradwire_pserver_|gradwire_build_info$|process_")
 
 
 def parse_metrics(text):
     """Returns {(name, labels): value}. Each family must have HELP, then TYPE, then all its samples, once."""
-    check(text.endswith("\n") and "\n\n" not in text and "\r" not in text, "lines end with one line feed")
-    values, types, current, helped = {}, {}, None, None
-    for line in text.splitlines():
-        words = line.split(" ", 3)
-        if words[:2] == ["#", "HELP"]:
-            check(len(words) == 4 and words[3] and words[2] not in types, f"one help for a family: {line}")
-            helped = words[2]
-        elif words[:2] == ["#", "TYPE"]:
-            _, _, current, kind = words
-            check(current == helped and current not in types, f"a type after its help: {line}")
-            check(kind in ("counter", "gauge", "histogram") and OURS.match(current), line)
-            check((kind == "counter") == current.endswith("_total"), f"counters' names alone end in _total: {line}")
-            types[current] = kind
-        else:
+    values, families = {}, FAMILY.findall(text)
+    check("".join(found.group() for found in FAMILY.finditer(text)) == text, f"there are families alone: {text}")
+    check(len({name for name, _, _ in families}) == len(families) > 10, "a family comes once")
+    for name, kind, lines in families:
+        check(OURS.match(name) and (kind == "counter") == name.endswith("_total"), f"counters alone end so: {name}")
+        ends = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
+        for line in lines.splitlines():
             sample = SAMPLE.fullmatch(line)
-            ends = ("_bucket", "_sum", "_count") if types.get(current) == "histogram" else ("",)
-            names = [f"{current}{end}" for end in ends]
-            check(sample and sample.group(1) in names, f"a sample of the family before it: {line}")
-            series = sample.group(1), tuple(sorted(LABEL.findall(sample.group(2) or "")))
+            check(sample and sample[1] in [name + end for end in ends], f"a sample of {name}, not negative: {line}")
+            series = sample[1], tuple(sorted(re.findall(LABEL, sample[2] or "")))
             check(series not in values, f"a series comes once: {line}")
-            values[series] = float(sample.group(3))
-            check(values[series] >= 0, f"counts are not negative: {line}")
-    check(len(types) > 10, "there are families")
-    for name in (name for name, type in types.items() if type == "histogram"):
-        bounds = [(float(labels[0][1]), n) for (series, labels), n in values.items() if series == f"{name}_bucket"]
-        counts = [n for _, n in bounds]
-        check(bounds == sorted(bounds) and counts == sorted(counts), f"{name}: classes grow")
-        check(bounds[-1] == (float("inf"), values[f"{name}_count", ()]), f"{name}: the last class has all")
+            values[series] = float(sample[5])
+        if kind == "histogram":
+            bounds = [(float(labels[0][1]), n) for (series, labels), n in values.items() if series == f"{name}_bucket"]
+            counts = [n for _, n in bounds]
+            check(bounds == sorted(bounds) and counts == sorted(counts), f"{name}: classes grow")
+            check(bounds[-1] == (float("inf"), values[f"{name}_count", ()]), f"{name}: the last class has all")
     return values
-
-
-def metrics(page):
-    status, headers, body = ask(page, "/metrics")
-    wanted = "text/plain; version=0.0.4; charset=utf-8"
-    check(status == 200 and headers["Content-Type"] == wanted, f"{status} {headers}")
-    return parse_metrics(body.decode())
 
 
 def one(values, name, **labels):
     return values["gradwire_pserver_" + name, tuple(sorted(labels.items()))]
 
 
-def expect(page, text, **more):
-    """Waits until the numbers are as expected, and returns them. A line of the text has a name, perhaps the value of
-    its one label, and the number."""
-    expected = {(name, ()): number for name, number in more.items()}
-    for line in text.splitlines():
-        name, *value, number = line.split()
+def expect(page, text):
+    """Waits until the numbers are as expected, and returns them. Each is a word: NAME=NUMBER, or NAME/LABEL=NUMBER."""
+    expected = {}
+    for name, number in (word.split("=") for word in text.split()):
+        name, *value = name.split("/")
         label = "operation" if name == "requests_total" else "rank"
-        expected[name, tuple((label, v) for v in value)] = int(number)
+        expected[f"gradwire_pserver_{name}", tuple((label, v) for v in value)] = int(number)
 
     def holds():
-        values = metrics(page)
-        wrong = {key for key, n in expected.items() if values.get((f"gradwire_pserver_{key[0]}", key[1])) != n}
-        return None if wrong else values
+        status, headers, body = ask(page, "/metrics")
+        check((status, headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8"), headers)
+        values = parse_metrics(body.decode())
+        return values if all(values.get(key) == n for key, n in expected.items()) else None
 
     return until(holds, f"the numbers are {expected}")
 
 
 # ---- numbers ------------------------------------------------------------------------------------------------------
-
-WAITS = """
-import sys
-import gradwire.pserver as ps
-client = ps.Client(sys.argv[1], rank=2)
-client.init_parameter(key="y", shape=[2, 3], type="int64")
-client.push_parameter(key="y", value=[[1, 1, 1], [1, 1, 1]])
-client.pull_parameter(key="y", reduce_method="sum")
-"""
 
 
 def numbers():
@@ -112,28 +83,22 @@ def numbers():
         page, status = server.page, lambda: json.loads(ask(server.page, "/status.json")[2])
         soon = lambda seconds: abs(seconds - time.time()) < 3600
         check(page[0] == "127.0.0.1", "a port alone is one of this machine's own address")
-        expect(page, "", clients=0, workers=3, workers_connected=0, keys=0, rounds_total=0, bytes_in_total=0)
+        expect(page, "clients=0 workers=3 workers_connected=0 keys=0 rounds_total=0 bytes_in_total=0")
         clients = [ps.Client(address, rank=rank, timeout=20) for rank in (0, 1, ps.READER)]
-        clients[0].init_parameter(key="y", shape=[2, 3], type="int64")
+        clients[0].init_parameter("y", [2, 3], "int64")
         for client in clients:
-            client.init_parameter(key="x", shape=[1000], type="float32")
-        clients[0].push_parameter(key="y", value=numpy.ones((2, 3), numpy.int64))
+            client.init_parameter("x", [1000], "float32")
+        clients[0].push_parameter("y", numpy.ones((2, 3), numpy.int64))
         for client in clients[:2]:
-            client.push_parameter(key="x", value=numpy.ones(1000, numpy.float32))
-        refused(lambda: clients[1].pull_parameter(key="nowhere", reduce_method="max"), "")
-        text = """requests_total hello 3\nrequests_total init 4\nrequests_total push 3\nrequests_total pull 1
-            requests_total invalid 0\nworker_pushes_total 0 2\nworker_pushes_total 1 1\nworker_connected 0 1
-            worker_connected 1 1\nworker_connected 2 0\nworker_missing_rounds 0 0\nworker_missing_rounds 1 1
-            worker_missing_rounds 2 2"""
-        more = {"keys": 2, "kept_bytes": 8048, "rounds_total": 0, "refused_total": 1, "waiting_requests": 0}
-        more |= {
-            "push_seconds_count": 3,
-            "pull_seconds_count": 0,
-            "round_seconds_count": 0,
-            "readers": 1,
-        }  # one refused
-        more |= {"clients": 3, "workers_connected": 2, "max_clients": 7, "max_keys": 1 << 20, "max_key_bytes": 1 << 30}
-        values = expect(page, text, **more)
+            client.push_parameter("x", numpy.ones(1000))
+        refused(lambda: clients[1].pull_parameter("nowhere", "max"), "")
+        text = """requests_total/hello=3 requests_total/init=4 requests_total/push=3 requests_total/pull=1
+            requests_total/invalid=0 worker_pushes_total/0=2 worker_pushes_total/1=1 worker_connected/0=1
+            worker_connected/1=1 worker_connected/2=0 worker_missing_rounds/0=0 worker_missing_rounds/1=1
+            worker_missing_rounds/2=2 keys=2 kept_bytes=8048 rounds_total=0 refused_total=1 waiting_requests=0
+            push_seconds_count=3 pull_seconds_count=0 round_seconds_count=0 readers=1 clients=3 workers_connected=2
+            max_clients=7 max_keys=1048576 max_key_bytes=1073741824"""
+        values, said = expect(page, text), status()
         check(8048 < one(values, "bytes_in_total") < 12000, "bytes of values and of heads")
         check(0 < one(values, "bytes_out_total") < 2000, "bytes of heads")
         check(all(0 <= one(values, f"{what}_seconds_sum") < 100 for what in ("push", "pull", "round")), "how long")
@@ -142,33 +107,35 @@ def numbers():
         check(one(values, "info", address=address, mode="sync", staleness="0") == 1, "which server it is")
         version = tool("--version").stdout.split()[1]
         check(values["gradwire_build_info", (("version", version),)] == 1, "the version that runs")
-        said = status()
+        check([said["server"][name] for name in ("address", "mode", "version")] == [address, "sync", version], said)
         away = [(a["rank"], a["presence"], a["gone"]) for a in said["away"]]
         check(away == [(2, "away", 0)] and (said["slowest"], said["workers_connected"]) == (2, 2), said)
-        members = [(m["rank"], m["address"], m.get("pushes")) for m in said["members"]]
-        check(members == [(0, "127.0.0.1", 2), (1, "127.0.0.1", 1), (None, "127.0.0.1", None)], said)
-        check(all(soon(m["since"]) for m in said["members"]), said)
+        members = [(m["rank"], m["address"], m.get("pushes"), soon(m["since"])) for m in said["members"]]
+        local = "127.0.0.1"
+        check(members == [(0, local, 2, True), (1, local, 1, True), (None, local, None, True)], said)
         x = {"name": "x", "type": "float32", "shape": [1000], "rounds": 0, "bytes": 8000, "missing": 1}
         y = {"name": "y", "type": "int64", "shape": [2, 3], "rounds": 0, "bytes": 48, "missing": 2}
         check(sorted(said["first_keys"], key=lambda key: key["name"]) == [x, y], said)
-        # The third worker comes, and the requests that waited go on.
-        waiting = subprocess.Popen([sys.executable, "-c", WAITS, address])
-        expect(page, "worker_missing_rounds 2 1", waiting_requests=1, workers_connected=3)
-        clients[1].init_parameter(key="y", shape=[2, 3], type="int64")
-        clients[1].push_parameter(key="y", value=numpy.ones((2, 3), numpy.int64))
-        check(waiting.wait(timeout=PATIENCE) == 0, "the one who waited is answered")
-        more = {"waiting_requests": 0, "rounds_total": 1, "workers_connected": 2}  # the times of what waited, too:
-        more |= {"push_seconds_count": 5, "pull_seconds_count": 1, "round_seconds_count": 1}
-        before = expect(page, "requests_total bye 1", **more)
+        # The third worker comes, and its pull waits.
+        with ps.Client(address, rank=2, timeout=20) as third:
+            third.init_parameter("y", [2, 3], "int64")
+            third.push_parameter("y", numpy.ones((2, 3), numpy.int64))
+            waiting = threading.Thread(target=third.pull_parameter, args=["y", "sum"])
+            waiting.start()
+            expect(page, "worker_missing_rounds/2=1 waiting_requests=1 workers_connected=3")
+            clients[1].init_parameter("y", [2, 3], "int64")
+            clients[1].push_parameter("y", numpy.ones((2, 3), numpy.int64))
+            waiting.join(PATIENCE)
+        text = """requests_total/bye=1 waiting_requests=0 rounds_total=1 workers_connected=2 push_seconds_count=5
+            pull_seconds_count=1 round_seconds_count=1"""  # the times of what waited, too
+        before = expect(page, text)
         # The round is in the history once its step of time is over.
         until(lambda: sum(status()["history"]["rounds"]) == 1, "a history")
-        said = status()
-        check(soon(said["away"][0]["gone"]), f"since when rank 2 is gone: {said}")
-        check([said["server"][name] for name in ("address", "mode", "version")] == [address, "sync", version], said)
+        check(soon(status()["away"][0]["gone"]), "since when rank 2 is gone")
         for k in range(150):
-            clients[0].init_parameter(key=f"key {k}", shape=[], type="uint8")
+            clients[0].init_parameter(f"key {k}", [], "uint8")
         clients[2].close()
-        after = expect(page, "", keys=152, clients=2)
+        after = expect(page, "keys=152 clients=2")
         check(all(after[key] >= n for key, n in before.items() if key[0].endswith("_total")), "counters only grow")
         check(one(after, "seconds_since_start") > one(before, "seconds_since_start"), "time goes on")
         check(len(status()["first_keys"]) == 100, "the first hundred keys are listed")
@@ -177,15 +144,14 @@ def numbers():
         check(1 << 20 < of("resident_memory_bytes") < of("virtual_memory_bytes"), "memory")
         check(0 < of("cpu_seconds_total") < 3600 and soon(of("start_time_seconds")), "processor time, and the start")
         check(3 < of("open_fds") < of("max_fds"), "descriptors")
-        lint(page)
+        prometheus("metrics", input=ask(page, "/metrics")[2])
 
 
-def lint(page):
-    if not shutil.which("promtool"):
-        print("left out: promtool is not installed")
-        return
-    done = subprocess.run(["promtool", "check", "metrics"], input=ask(page, "/metrics")[2], capture_output=True)
-    check(done.returncode == 0, done.stderr.decode() + done.stdout.decode())
+def prometheus(*words, **options):
+    if shutil.which("promtool"):
+        subprocess.run(["promtool", "check", *words], check=True, **options)
+    else:
+        print(f"left out: promtool check {words[0]}")
 
 
 def alerts():
@@ -197,10 +163,9 @@ def alerts():
     with tempfile.TemporaryDirectory() as folder:
         with serving("--workers", "1", "--metrics", "0", "--snapshot", folder) as (address, (server,)):
             with ps.Client(address, rank=0, timeout=20):
-                there = {name for name, _ in expect(server.page, "", workers_connected=1)}
+                there = {name for name, _ in expect(server.page, "workers_connected=1")}
     check(names <= there, f"the rules use metrics that there are not: {names - there}")
-    if shutil.which("promtool"):
-        subprocess.run(["promtool", "check", "rules", file], check=True)
+    prometheus("rules", file)
 
 
 # ---- requests -----------------------------------------------------------------------------------------------------
@@ -222,28 +187,20 @@ def answers(page):
 
 
 def hostile_requests(page):
-    for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE", "BREW"):
+    """libmicrohttpd reads the requests, and has tests of its own."""
+    for method in ("POST", "DELETE", "BREW"):
         status, headers, _ = ask(page, "/metrics", method, b"x" * 1000)
         check(status == 405 and headers["Allow"] == "GET, HEAD", f"{method} is not answered: {status}")
     for path in ("/metricsx", "/../etc/passwd", "/%2e%2e/etc/passwd", "//", "/metrics/", "/a%00/", "/" + "a" * 5000):
         status, _, body = ask(page, path)
         check(status in (400, 404) and b"root:" not in body, f"{path[:20]}: {status}")
-    for path, more in (("/" + "a" * 100_000, {}), ("/?" + "a" * 100_000, {}), ("/health", {"X": "y" * 100_000})):
-        with contextlib.suppress(ConnectionError, http.client.HTTPException):
-            check(ask(page, path, headers=more)[0] >= 400, "a head of 100,000 bytes is not answered")
-    for bytes in (
-        b"\0" * 1000,
-        b"GET\r\n\r\n",
-        b"GET / HTTP/9.9\r\n\r\n",
-        b"GWPQ" + os.urandom(500),
-        b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n",
-    ):
-        with socket.create_connection(page, timeout=20) as s, contextlib.suppress(ConnectionError):
-            s.sendall(bytes)
-            s.shutdown(socket.SHUT_WR)
-            while s.recv(65536):
-                pass
+    with contextlib.suppress(ConnectionError, http.client.HTTPException):
+        check(ask(page, "/health", headers={"X": "y" * 100_000})[0] >= 400, "a head of 100,000 bytes is not answered")
+    with socket.create_connection(page, timeout=20) as s, contextlib.suppress(ConnectionError):
+        s.sendall(b"GWPQ" + os.urandom(500))
+        s.shutdown(socket.SHUT_WR)
+        while s.recv(65536):
+            pass
     check(ask(page, "/health")[0] == 200, "the page is there after all that")
 
 
@@ -261,12 +218,12 @@ def many_connections(address, page):
     come again. It answers other clients meanwhile, and so does the server."""
     held = [half_request(page) for _ in range(200)]
     with ps.Client(address, rank=0, timeout=20) as client:
-        client.init_parameter(key="beside", shape=[1], type="float32")
+        client.init_parameter("beside", [1], "float32")
         for step in range(1000):
             if step % 100 == 0:
                 check(ask(page, "/health", timeout=SOON)[0] == 200, "the page answers beside 200 half requests")
-                client.push_parameter(key="beside", value=[step])
-                check(client.pull_parameter(key="beside", reduce_method="max") == step, "the server answers, too")
+                client.push_parameter("beside", [step])
+                check(client.pull_parameter("beside", "max") == step, "the server answers, too")
             at = step % len(held)
             try:
                 held[at].sendall(b"x")
@@ -288,10 +245,10 @@ def many_connections(address, page):
 
 
 def hostile_names(client, page):
-    client.init_parameter(key=HOSTILE, shape=[1], type="float32")
+    client.init_parameter(HOSTILE, [1], "float32")
     wild = b"\xff\xfe<b>\xc3("
     client._wait(ps._INIT, wild, options=ps._KeyOptions(struct_bytes=ctypes.sizeof(ps._KeyOptions), type=1))
-    expect(page, "", keys=3)
+    expect(page, "keys=3")
     _, headers, body = ask(page, "/status.json")
     check(headers["Content-Type"] == "application/json" and not set(b"<>&") & set(body), "nothing there is markup")
     check([key["name"] for key in json.loads(body)["first_keys"]] == ["beside", HOSTILE, r"\xff\xfe<b>\xc3("], body)
@@ -304,42 +261,33 @@ def browser(address, page):
     if not program:
         print("left out: no Chromium to draw the page")
         return
-    for scheme in ([], ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"]):
-        with tempfile.TemporaryDirectory() as folder:
-            words = [program, *"--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage".split(), *scheme]
-            words += ["--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom"]
-            words += [f"--user-data-dir={folder}", f"http://{page[0]}:{page[1]}/"]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=240)
-        console = [line for line in done.stderr.splitlines() if ":CONSOLE" in line or "Uncaught" in line]
-        check(done.returncode == 0 and not console, f"{scheme}: {console or done.stderr[-2000:]}")
-        title = f"<title>{address} - Gradwire server</title>"
-        parts = [">live<", "beside", "127.0.0.1", "&lt;img src=x", title, f"{address}, mode sync, version "]
-        lacks = [part for part in parts if part not in done.stdout]
-        check(not lacks and "<img" not in done.stdout, f"{scheme}: the page lacks {lacks}: {done.stdout}")
+    with tempfile.TemporaryDirectory() as folder:
+        words = [program, *"--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage".split()]
+        words += ["--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom"]
+        words += [f"--user-data-dir={folder}", f"http://{page[0]}:{page[1]}/"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=240)
+    console = [line for line in done.stderr.splitlines() if ":CONSOLE" in line or "Uncaught" in line]
+    check(done.returncode == 0 and not console, console or done.stderr[-2000:])
+    title = f"<title>{address} - Gradwire server</title>"
+    parts = [">live<", "beside", "127.0.0.1", "&lt;img src=x", title, f"{address}, mode sync, version "]
+    lacks = [part for part in parts if part not in done.stdout]
+    check(not lacks and "<img" not in done.stdout, f"the page lacks {lacks}: {done.stdout}")
 
 
 # ---- addresses ----------------------------------------------------------------------------------------------------
 
 
-def has_ipv6():
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as s:
-        s.bind(("::1", 0))
-        return True
-    return False
-
-
 def addresses():
     """A second server's page is refused at the port of the first, however the two addresses overlap. The port is free
-    for the next server at once, whatever is left of old connections."""
+    for the next server at once, whatever is left of old connections. net_address_test has wrong addresses."""
     base = ["--workers", "1", "--insecure", "--metrics"]
     words = ["server", "--listen", "127.0.0.1:0", *base]
-    for where, said in (("nowhere", "HOST:PORT"), ("99999", "65535"), ("", "--metrics is empty")):
-        fails([*words, where], said)
+    fails([*words, ""], "--metrics is empty")
     fails("server --listen 127.0.0.1:0 --workers 1 --metrics 0.0.0.0:0".split(), "is not a loopback address")
-    pairs = [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")]
+    pairs = [("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")]
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as s:
         s.bind(("::1", 0))
-        pairs += [("[::]", "[::1]"), ("[::1]", "[::]"), ("[::]", "127.0.0.1"), ("0.0.0.0", "[::]")]
+        pairs += [("[::1]", "[::]"), ("[::]", "127.0.0.1"), ("0.0.0.0", "[::]")]
     for first, second in pairs:
         with serving(*base, f"{first}:{next(PORTS)}") as (_, (server,)):
             host, port = server.page
