@@ -290,8 +290,8 @@ TEST(another_server)
 {
     begin(GW_PS_SYNC, 0, 0, 1);
     close_kept(&world.sides[RESTARTED]);
-    world.about = "mode=other";
-    refused(try_open(), GW_ERR_ARGUMENT, "mode=other");
+    world.about = "mode=two";
+    refused(try_open(), GW_ERR_ARGUMENT, "mode=two");
     end();
 }
 
