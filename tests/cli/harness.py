@@ -37,21 +37,17 @@ SMALL = ["--net", "mlp:784-16-10", "--data", PICTURES]
 CODECS = ["none", "bf16", "ternary", "ternary:bucket=4096", "topk:ratio=0.1", "onebit"]
 
 
-def _has_trainer():
-    if not TOOL:
-        return False
-    done = subprocess.run([TOOL, "help"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    return "\n  train " in done.stdout
+def _said(*words):
+    return subprocess.run([TOOL, *words], capture_output=True, text=True, check=False).stdout if TOOL else ""
 
 
-HAS_TRAINER = _has_trainer()
+HAS_TRAINER = "\n  train " in _said("help")
 needs_trainer = unittest.skipUnless(HAS_TRAINER, "the tool is built without the trainer")
 
 
 def needs_quick_convolutions(test):
     """Skips a test if oneDNN may use SSE 4.1 only on this machine (docs/pytorch.md, "Which PyTorch")."""
-    version = subprocess.run([TOOL, "--version"], stdout=subprocess.PIPE, text=True, check=False).stdout
-    slow = "oneDNN    3." in version and not os.path.exists("/sys/devices/system/cpu/cpu0/cache")
+    slow = "oneDNN    3." in _said("--version") and not os.path.exists("/sys/devices/system/cpu/cpu0/cache")
     return unittest.skipIf(slow, "oneDNN 3 is slow if the machine does not say how large its caches are")(test)
 
 
@@ -80,20 +76,21 @@ class Case(unittest.TestCase):
     def run_tool(self, *words, **options):
         return self.run_program(TOOL, *words, **options)
 
-    def said(self, *words, status=0, says=(), **options):
-        """Runs the tool, which must return `status` and say these words on standard error. Returns all it said
-        there."""
+    def done(self, *words, status=0, says=(), **options):
+        """Runs the tool, which must return `status` and say these words on standard error."""
         done = self.run_tool(*words, **options)
-        self.assertEqual(done.returncode, status, f"{words}: {done.stderr}")
+        self.assertEqual(done.returncode, status, f"{words}: {done.stdout}{done.stderr}")
         for part in [says] if isinstance(says, str) else says:
             self.assertIn(part, done.stderr, f"{words}")
-        return done.stderr
+        return done
+
+    def said(self, *words, **options):
+        """The same. Returns all that it said on standard error."""
+        return self.done(*words, **options).stderr
 
     def ok(self, *words, **options):
         """Runs the tool, which must succeed. Returns what it printed on standard output."""
-        done = self.run_tool(*words, **options)
-        self.assertEqual(done.returncode, 0, f"{words}: {done.stderr}")
-        return done.stdout
+        return self.done(*words, **options).stdout
 
     def ok_json(self, *words, **options):
         """Runs a command with --json. Returns the one JSON object that it prints."""
@@ -103,11 +100,8 @@ class Case(unittest.TestCase):
 
     def refused(self, status, *words, says=()):
         """Runs the tool. It must return `status`, say these words on standard error, and say nothing elsewhere."""
-        done = self.run_tool(*words)
-        self.assertEqual(done.returncode, status, f"{words}: {done.stdout}{done.stderr}")
+        done = self.done(*words, status=status, says=says)
         self.assertEqual(done.stdout, "", f"{words}")
-        for part in [says] if isinstance(says, str) else says:
-            self.assertIn(part, done.stderr, f"{words}")
         return done.stderr
 
     def each_refused(self, status, *begin_and_rows):
