@@ -285,8 +285,8 @@ TEST(objective_is_written_each_epoch)
  * more, but does not count it again. */
 TEST(a_resumed_run_is_the_same)
 {
-    static const char *const optimizers[] = {"sgd", "svrg", "momentum"};
-    for (int k = 0; k < 3; k++) {
+    static const char *const optimizers[] = {"sgd", "svrg", "momentum", "adam"};
+    for (int k = 0; k < 4; k++) {
         struct gw_train_options o = convex("logreg", optimizers[k]);
         o.codec = "ternary", o.steps = 47;
         struct gw_train_summary whole = run(o);
