@@ -5,12 +5,11 @@ import contextlib
 import http.client
 import os
 import pathlib
-import queue
 import re
 import signal
 import subprocess
 import sys
-import threading
+import tempfile
 import time
 
 try:
@@ -82,35 +81,29 @@ class Server:
     """A server. If a check fails, it ends, too."""
 
     def __init__(self, *options, listen=None):
-        listen = listen or f"127.0.0.1:{next(PORTS)}"
-        words = [TOOL, "server", "--listen", listen, *map(str, options)]
-        self.process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, errors="replace")
+        words = [TOOL, "server", "--listen", listen or f"127.0.0.1:{next(PORTS)}", *map(str, options)]
+        self.file, self.heard = tempfile.TemporaryFile(), 0
+        self.process = subprocess.Popen(words, stderr=self.file)
         atexit.register(self.process.kill)
-        self.log, self.lines = "", queue.SimpleQueue()
-        self.reader = threading.Thread(target=self.read, args=[self.process.stderr], daemon=True)
-        self.reader.start()
-        self.address = self.wait_for(r"listening address=(\S+)").group(1)
+        self.address = self.wait_for(r"listening address=(\S+)")[1]
         if "--metrics" in options:
-            self.page = self.wait_for(r"showing status=http://(\S+):(\d+)/").groups()
-            self.page = self.page[0].strip("[]"), int(self.page[1])
+            found = self.wait_for(r"showing status=http://(\S+):(\d+)/")
+            self.page = found[1].strip("[]"), int(found[2])
 
-    def read(self, log):
-        with contextlib.suppress(ValueError):  # the test has closed it
-            for line in log:
-                self.lines.put(line)
-        self.lines.put(None)
+    @property
+    def log(self):
+        return os.pread(self.file.fileno(), 1 << 24, 0).decode(errors="replace")
 
     def wait_for(self, pattern):
         """Waits for the next line of the log that has this pattern."""
         deadline = time.monotonic() + PATIENCE
         while True:
-            with contextlib.suppress(queue.Empty):
-                line = self.lines.get(timeout=1)
-                check(line is not None, f"the server ended without {pattern}:\n{self.log}")
-                self.log += line
-                if found := re.search(pattern, line):
-                    return found
-            check(time.monotonic() < deadline, f"the log never says {pattern}:\n{self.log}")
+            may_come = self.process.poll() is None and time.monotonic() < deadline
+            if found := re.compile(rf"{pattern}.*\n").search(self.log, self.heard):
+                self.heard = found.end()
+                return found
+            check(may_come, f"the log does not say {pattern}:\n{self.log}")
+            time.sleep(0.02)
 
     def kill(self):
         self.process.kill()
@@ -120,9 +113,6 @@ class Server:
         """Ends the server in good order. Returns its log, whose lines must have one shape."""
         self.process.send_signal(how)
         self.process.wait(timeout=PATIENCE)
-        self.reader.join(PATIENCE)
-        while line := self.lines.get_nowait():
-            self.log += line
         check(self.process.returncode == 0, f"the server ends with {self.process.returncode}:\n{self.log}")
         check("\ufffd" not in self.log, f"the log is UTF-8, whatever the names are:\n{self.log}")
         for line in self.log.splitlines():

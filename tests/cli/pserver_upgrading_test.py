@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Does what docs/pserver-upgrading.md says: a folder's keys get more workers. pserver_snapshot_test has servers that are
-replaced on their folder, and clients that wait meanwhile.
+"""Does what docs/pserver-upgrading.md says: a folder's keys get more workers. pserver_snapshot_test has servers that
+are replaced on their folder, and clients that wait meanwhile.
 
     tests/cli/pserver_upgrading_test.py TOOL"""
 import pathlib
