@@ -265,23 +265,34 @@ def values():
 
 
 def forks(client, address):
-    """pserver_fork_test has the library's part."""
+    """pserver_fork_test has the library's part. Here another thread makes a call at this moment, and holds the lock."""
     client.push_parameter("one", 8)
-    with client._lock:  # as if another thread made a call at this moment
-        process = os.fork()
-        if process == 0:
-            signal.alarm(PATIENCE)  # a hang ends by a signal
-            with contextlib.suppress(BaseException):
-                refused(lambda: client.init_parameter("y", [1], "float32"), "process that forked this one")
-                refused(lambda: client.push_parameter("one", 1), "process that forked this one")
-                refused(lambda: client.get("one"), "process that forked this one")
-                client.close()
-                client.__del__()
-                with ps.Client(address, rank=ps.READER, timeout=PATIENCE) as own:
-                    check(own.pull_parameter("one", "latest") == [8], "a client of its own")
-                os._exit(0)
-            os._exit(1)
+    held, goes_on = threading.Event(), threading.Event()
+
+    def hold():
+        with client._lock:
+            held.set()
+            goes_on.wait(PATIENCE)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(PATIENCE)
+    process = os.fork()
+    if process == 0:
+        signal.alarm(PATIENCE)  # a hang ends by a signal
+        with contextlib.suppress(BaseException):
+            refused(lambda: client.init_parameter("y", [1], "float32"), "process that forked this one")
+            refused(lambda: client.push_parameter("one", 1), "process that forked this one")
+            refused(lambda: client.get("one"), "process that forked this one")
+            client.close()
+            client.__del__()
+            with ps.Client(address, rank=ps.READER, timeout=PATIENCE) as own:
+                check(own.pull_parameter("one", "latest") == [8], "a client of its own")
+            os._exit(0)
+        os._exit(1)
     status = os.waitpid(process, 0)[1]
+    goes_on.set()
+    holder.join(PATIENCE)
     check(status == 0, f"the forked process ended with {status}")
     check(stored(client, "one", 9) == [9], "the client goes on")
 
