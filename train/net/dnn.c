@@ -32,40 +32,13 @@ static dnnl_format_tag_t plain_tag(int rank)
     return rank == 1 ? dnnl_a : rank == 2 ? dnnl_ab : dnnl_abcd;
 }
 
-gw_status gw_blob_tagged(dnnl_engine_t engine, int rank, const dnnl_dim_t *dims, dnnl_format_tag_t tag, float *data,
-                         struct gw_blob *blob)
+gw_status gw_blob_plain(dnnl_engine_t engine, int rank, const dnnl_dim_t *dims, float *data, struct gw_blob *blob)
 {
     struct gw_made_layout made;
-    GW_TRY(gw_dnn_check(gw_layout_make(rank, dims, tag, &made), "a layout"));
+    GW_TRY(gw_dnn_check(gw_layout_make(rank, dims, plain_tag(rank), &made), "a layout"));
     const gw_status status = gw_blob_create(engine, made.layout, data, blob);
     gw_layout_drop(&made);
     return status;
-}
-
-gw_status gw_blob_plain(dnnl_engine_t engine, int rank, const dnnl_dim_t *dims, float *data, struct gw_blob *blob)
-{
-    return gw_blob_tagged(engine, rank, dims, plain_tag(rank), data, blob);
-}
-
-bool gw_maps_of(gw_layout layout, struct gw_maps *maps)
-{
-    struct gw_blocks blocks, *b = &blocks;
-    if (gw_layout_rank(layout) != 4 || !gw_layout_blocks(layout, b))
-        return false;
-    const dnnl_dim_t *dims = gw_layout_dims(layout);
-    const bool blocked = b->n_inner == 1 && b->inner_dims[0] == 1;
-    if ((b->n_inner && !blocked) || b->strides[2] != dims[3] * b->strides[3])
-        return false;
-    const bool maps_last = !blocked && b->strides[1] == 1 && dims[1] > 1;
-    *maps = (struct gw_maps){.maps = (uint32_t)dims[1],
-                             .block = blocked     ? (uint32_t)b->inner[0]
-                                      : maps_last ? (uint32_t)dims[1]
-                                                  : 1,
-                             .pixels = (uint64_t)(dims[2] * dims[3]),
-                             .sample_stride = (uint64_t)b->strides[0],
-                             .block_stride = (uint64_t)b->strides[1],
-                             .pixel_stride = (uint64_t)b->strides[3]};
-    return true;
 }
 
 gw_status gw_blob_create(dnnl_engine_t engine, gw_layout desc, float *data, struct gw_blob *blob)
@@ -159,15 +132,21 @@ gw_status gw_reorder_into(dnnl_engine_t engine, const struct gw_blob *from, gw_l
     return create_reorder(engine, from, to, reorder);
 }
 
-gw_status gw_reorder_plain(dnnl_engine_t engine, const struct gw_blob *from, struct gw_blob *to,
-                           struct gw_primitive *reorder)
+gw_status gw_reorder_tagged(dnnl_engine_t engine, const struct gw_blob *from, dnnl_format_tag_t tag, struct gw_blob *to,
+                            struct gw_primitive *reorder)
 {
     struct gw_made_layout made;
-    const int rank = gw_layout_rank(from->desc);
-    GW_TRY(gw_dnn_check(gw_layout_make(rank, gw_layout_dims(from->desc), plain_tag(rank), &made), "a layout"));
+    GW_TRY(
+        gw_dnn_check(gw_layout_make(gw_layout_rank(from->desc), gw_layout_dims(from->desc), tag, &made), "a layout"));
     const gw_status status = gw_reorder_into(engine, from, made.layout, to, reorder);
     gw_layout_drop(&made);
     return status;
+}
+
+gw_status gw_reorder_plain(dnnl_engine_t engine, const struct gw_blob *from, struct gw_blob *to,
+                           struct gw_primitive *reorder)
+{
+    return gw_reorder_tagged(engine, from, plain_tag(gw_layout_rank(from->desc)), to, reorder);
 }
 
 gw_status gw_reorder_out_of(dnnl_engine_t engine, gw_layout made, const struct gw_blob *to, struct gw_blob *from,

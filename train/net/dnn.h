@@ -35,22 +35,10 @@ gw_status gw_dnn_engine(dnnl_engine_t *engine);
 /* Turns oneDNN's status into ours; `what` names the operation in the sentence. */
 gw_status gw_dnn_check(dnnl_status_t status, const char *what);
 
-/* How the maps of pictures lie in memory: [batch][blocks][pixels][block]. A plain layout has blocks of one map. A
- * layout with the maps last has one block of all maps. */
-struct gw_maps {
-    uint32_t maps, block;
-    uint64_t pixels, sample_stride, block_stride, pixel_stride; /* in floats */
-};
-
-/* False if a layout of rank 4 is none of these. */
-bool gw_maps_of(gw_layout layout, struct gw_maps *maps);
-
 /* Makes a blob of this layout. data NULL: it takes memory and sets it to 0. Else it borrows `data`. */
 gw_status gw_blob_create(dnnl_engine_t engine, gw_layout desc, float *data, struct gw_blob *blob);
-/* The same, of these dimensions, in the layout of this tag. */
-gw_status gw_blob_tagged(dnnl_engine_t engine, int rank, const dnnl_dim_t *dims, dnnl_format_tag_t tag, float *data,
-                         struct gw_blob *blob);
-/* The same, in the plain layout: (batch, units), (batch, channels, height, width), of weights (out, in[, kernel]). */
+/* The same, of these dimensions, in the plain layout: (batch, units), (batch, channels, height, width), of weights
+ * (out, in[, kernel]). */
 gw_status gw_blob_plain(dnnl_engine_t engine, int rank, const dnnl_dim_t *dims, float *data, struct gw_blob *blob);
 void gw_blob_destroy(struct gw_blob *blob);
 
@@ -73,6 +61,9 @@ gw_layout gw_primitive_layout(const struct gw_primitive *primitive, dnnl_query_t
  * equal, `to` borrows from `from`, and `reorder` is not set. */
 gw_status gw_reorder_into(dnnl_engine_t engine, const struct gw_blob *from, gw_layout wanted, struct gw_blob *to,
                           struct gw_primitive *reorder);
+/* The same, into the layout of this tag. */
+gw_status gw_reorder_tagged(dnnl_engine_t engine, const struct gw_blob *from, dnnl_format_tag_t tag, struct gw_blob *to,
+                            struct gw_primitive *reorder);
 /* The same, into the plain layout. */
 gw_status gw_reorder_plain(dnnl_engine_t engine, const struct gw_blob *from, struct gw_blob *to,
                            struct gw_primitive *reorder);

@@ -27,31 +27,11 @@ int gw_layout_rank(gw_layout layout)
     return rank;
 }
 
-static const dnnl_dim_t *numbers(gw_layout layout, dnnl_query_t what)
-{
-    const dnnl_dims_t *found = NULL;
-    dnnl_memory_desc_query(layout, what, &found);
-    return found ? *found : NULL;
-}
-
 const dnnl_dim_t *gw_layout_dims(gw_layout layout)
 {
-    return numbers(layout, dnnl_query_dims);
-}
-
-bool gw_layout_blocks(gw_layout layout, struct gw_blocks *blocks)
-{
-    dnnl_format_kind_t kind = dnnl_format_kind_undef;
-    dnnl_dim_t offset = 0;
-    dnnl_memory_desc_query(layout, dnnl_query_format_kind, &kind);
-    dnnl_memory_desc_query(layout, dnnl_query_submemory_offset_s64, &offset);
-    if (kind != dnnl_blocked || offset)
-        return false;
-    *blocks = (struct gw_blocks){.strides = numbers(layout, dnnl_query_strides),
-                                 .inner = numbers(layout, dnnl_query_inner_blks),
-                                 .inner_dims = numbers(layout, dnnl_query_inner_idxs)};
-    dnnl_memory_desc_query(layout, dnnl_query_inner_nblks_s32, &blocks->n_inner);
-    return true;
+    const dnnl_dims_t *dims = NULL;
+    dnnl_memory_desc_query(layout, dnnl_query_dims, &dims);
+    return dims ? *dims : NULL;
 }
 
 dnnl_status_t gw_describe_convolution(dnnl_engine_t engine, dnnl_prop_kind_t prop, gw_layout src, gw_layout weights,
@@ -119,15 +99,6 @@ int gw_layout_rank(gw_layout layout)
 const dnnl_dim_t *gw_layout_dims(gw_layout layout)
 {
     return layout->dims;
-}
-
-bool gw_layout_blocks(gw_layout layout, struct gw_blocks *blocks)
-{
-    const dnnl_blocking_desc_t *b = &layout->format_desc.blocking;
-    if (layout->format_kind != dnnl_blocked || layout->offset0)
-        return false;
-    *blocks = (struct gw_blocks){b->inner_nblks, b->strides, b->inner_blks, b->inner_idxs};
-    return true;
 }
 
 dnnl_status_t gw_describe_convolution(dnnl_engine_t engine, dnnl_prop_kind_t prop, gw_layout src, gw_layout weights,

@@ -5,7 +5,6 @@
 
 #include <dnnl.h>
 #include <gradwire/status.h>
-#include <stdbool.h>
 
 /* A layout that somebody else keeps: a memory, a primitive, or a gw_made_layout. */
 #if DNNL_VERSION_MAJOR >= 3
@@ -28,14 +27,6 @@ void gw_layout_drop(struct gw_made_layout *made);
 
 int gw_layout_rank(gw_layout layout);
 const dnnl_dim_t *gw_layout_dims(gw_layout layout);
-
-/* The strides of the outer blocks; size and dimension of each inner block. */
-struct gw_blocks {
-    int n_inner;
-    const dnnl_dim_t *strides, *inner, *inner_dims;
-};
-/* Returns false if the layout is not blocked. */
-bool gw_layout_blocks(gw_layout layout, struct gw_blocks *blocks);
 
 /* Of convolutions, which have the kernel's size in their weights, and pooling. before, behind: pixels of padding. */
 struct gw_window {
