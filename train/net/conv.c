@@ -1,11 +1,10 @@
 /* Convolution. oneDNN chooses the layouts of values and weights. Parameters and gradients stay plain
- * (out, in, height, width), so the 25,000 weights of a small layer are reordered once a step each way. */
+ * (out, in, height, width), so the 25,000 weights of a small layer are reordered in every pass. */
 #include "base/error.h"
 #include "net/network.h"
 
 struct conv {
     struct gw_layer head;
-    uint64_t version; /* the version of the parameters in `weights` */
     struct gw_blob params, bias, weights;
     struct gw_primitive reorder_weights;
 
@@ -153,11 +152,8 @@ static gw_status conv_setup_backward(struct gw_layer *layer, const struct gw_lay
 static gw_status conv_forward(struct gw_layer *layer, const struct gw_pass *pass)
 {
     struct conv *c = (struct conv *)layer;
-    if (c->version != pass->version) {
-        GW_TRY(gw_primitive_run(&c->reorder_weights, layer->stream));
-        GW_TRY(gw_primitive_run(&c->bd_reorder_weights, layer->stream));
-        c->version = pass->version;
-    }
+    (void)pass;
+    GW_TRY(gw_primitive_run(&c->reorder_weights, layer->stream));
     return gw_primitive_run(&layer->run, layer->stream);
 }
 
@@ -171,6 +167,7 @@ static gw_status conv_backward(struct gw_layer *layer, const struct gw_pass *pas
         pass->ready(pass->user, layer->spec->first_tensor + 1);
     pass->ready(pass->user, layer->spec->first_tensor);
     GW_TRY(gw_primitive_run(&c->bd_reorder_diff_dst, layer->stream));
+    GW_TRY(gw_primitive_run(&c->bd_reorder_weights, layer->stream));
     return gw_primitive_run(&c->bd_run, layer->stream);
 }
 

@@ -62,7 +62,6 @@ struct gw_layer_build {
 
 /* One pass through a model. */
 struct gw_pass {
-    uint64_t version; /* changes whenever parameters change. Then layouts of weights are made again */
     /* training: random numbers depend only on these. first: the first sample's place in the batch of all workers */
     uint64_t seed, step;
     uint32_t first;

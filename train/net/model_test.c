@@ -273,7 +273,7 @@ static void check_built(struct gw_network net, uint32_t batch, int probes)
         labels[i] = (uint8_t)gw_random_below(&r, net.classes);
 
     struct readiness ready = {.n = 0};
-    struct gw_pass pass = {.version = 1, .seed = 9, .step = 17, .first = 3, .ready = note_ready, .user = &ready};
+    struct gw_pass pass = {.seed = 9, .step = 17, .first = 3, .ready = note_ready, .user = &ready};
     reference.pass = pass;
     const float scale = 0.7f;
     double loss = 0;
@@ -532,7 +532,7 @@ TEST(statistics_follow_the_batches)
         float *input = gw_model_input(model);
         for (uint64_t i = 0; i < BATCH * gw_shape_count(net.in); i++)
             input[i] = gw_random_unit(&random);
-        assert_int_equal(gw_model_forward(model, &(struct gw_pass){.version = 1}), GW_OK);
+        assert_int_equal(gw_model_forward(model, &(struct gw_pass){0}), GW_OK);
         if (t == 1) /* a step that is dropped */
             continue;
         gw_model_keep(model);
@@ -582,7 +582,7 @@ TEST(two_values_have_a_variance)
     assert_int_equal(gw_model_create(&net, engine, 2, params, grads, params + net.n_trained, &model), GW_OK);
     for (int i = 0; i < 24; i++) /* the sums of the two samples times 0.25 are 3 and 7 */
         gw_model_input(model)[i] = i < 12 ? 1.0f : 7.0f / 3;
-    assert_int_equal(gw_model_forward(model, &(struct gw_pass){.version = 1}), GW_OK);
+    assert_int_equal(gw_model_forward(model, &(struct gw_pass){0}), GW_OK);
     gw_model_keep(model);
     assert_true(fabs(params[net.statistics[0].offset] - 0.1 * 5) < 1e-5);
     assert_true(fabs(params[net.statistics[1].offset] - (0.9 * 1 + 0.1 * 8)) < 1e-5);
@@ -593,9 +593,8 @@ TEST(two_values_have_a_variance)
     gw_free(NULL, grads);
 }
 
-/* When the version changes, the model uses the new parameters. Layers of convolution keep reordered weights, and must
- * make them again. */
-TEST(version_brings_new_weights)
+/* Each pass uses the parameters as they are then. Layers of convolution reorder their weights. */
+TEST(new_weights_are_used)
 {
     struct gw_network net;
     assert_int_equal(gw_network_create("lenet", &net), GW_OK);
@@ -606,12 +605,11 @@ TEST(version_brings_new_weights)
     assert_int_equal(gw_model_create(&net, engine, 1, params, NULL, NULL, &model), GW_OK);
     for (int i = 0; i < 784; i++)
         gw_model_input(model)[i] = 1;
-    struct gw_pass pass = {.version = 1};
+    const struct gw_pass pass = {0};
     assert_int_equal(gw_model_forward(model, &pass), GW_OK);
     assert_true(gw_model_logits(model)[0] == 0);
     for (uint64_t i = 0; i < net.n_storage; i++)
         params[i] = 0.01f;
-    pass.version = 2;
     assert_int_equal(gw_model_forward(model, &pass), GW_OK);
     /* conv1 0.26, conv2 0.26*500*0.01 + 0.01, fc1 *800*0.01 + 0.01, fc2 *500*0.01 + 0.01 */
     assert_true(fabs(gw_model_logits(model)[9] - (((0.26 * 5 + 0.01) * 8 + 0.01) * 5 + 0.01)) < 1e-3);

@@ -71,7 +71,6 @@ static gw_status get_state(struct gw_worker *w, uint64_t round)
     for (size_t i = 0; status == GW_OK && i < n_arrays; i++)
         memcpy(arrays[i], (const char *)value.bytes + i * n_bytes, n_bytes);
     gw_ps_value_free(&value);
-    w->version++;
     return status;
 }
 

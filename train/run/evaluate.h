@@ -13,7 +13,7 @@ void gw_batch_load(const struct gw_data *data, const struct gw_pass *pass, const
                    uint32_t n, float *input, uint8_t *labels);
 
 /* Counts right answers among samples [begin, end) and adds up their losses. The model's batch is GW_EVAL_BATCH. */
-gw_status gw_evaluate(struct gw_model *model, const struct gw_pass *pass, const struct gw_data *data, uint32_t begin,
-                      uint32_t end, uint32_t *correct, double *loss);
+gw_status gw_evaluate(struct gw_model *model, const struct gw_data *data, uint32_t begin, uint32_t end,
+                      uint32_t *correct, double *loss);
 
 #endif

@@ -23,14 +23,13 @@ TEST(parts_add_up)
     gw_network_init(&net, 5, params);
     assert_int_equal(gw_dnn_engine(&engine), GW_OK);
     assert_int_equal(gw_model_create(&net, engine, GW_EVAL_BATCH, params, NULL, NULL, &model), GW_OK);
-    const struct gw_pass pass = {.version = 1};
-    assert_int_equal(gw_evaluate(model, &pass, &data, 0, N, &whole_correct, &whole_loss), GW_OK);
+    assert_int_equal(gw_evaluate(model, &data, 0, N, &whole_correct, &whole_loss), GW_OK);
     CHECK_IN_RANGE(whole_correct, 1, N - 1);
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         double loss = 0;
         uint32_t correct = 0;
-        assert_int_equal(gw_evaluate(model, &pass, &data, 0, cuts[i], &correct, &loss), GW_OK);
-        assert_int_equal(gw_evaluate(model, &pass, &data, cuts[i], N, &correct, &loss), GW_OK);
+        assert_int_equal(gw_evaluate(model, &data, 0, cuts[i], &correct, &loss), GW_OK);
+        assert_int_equal(gw_evaluate(model, &data, cuts[i], N, &correct, &loss), GW_OK);
         assert_int_equal(correct, whole_correct);
         assert_true(fabs(loss - whole_loss) < 1e-9 * whole_loss);
     }

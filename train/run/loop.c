@@ -657,12 +657,11 @@ static gw_status evaluate_layers(const struct gw_network *network, float *params
 {
     dnnl_engine_t engine;
     struct gw_model *model = NULL;
-    const struct gw_pass pass = {.version = 1};
     GW_TRY(gw_dnn_engine(&engine));
     gw_status status =
         gw_model_create(network, engine, GW_EVAL_BATCH, params, NULL, params + network->n_trained, &model);
     if (status == GW_OK)
-        status = gw_evaluate(model, &pass, data, 0, data->test.n, correct, loss);
+        status = gw_evaluate(model, data, 0, data->test.n, correct, loss);
     gw_model_destroy(model);
     dnnl_engine_destroy(engine);
     return status;

@@ -107,7 +107,6 @@ struct gw_worker {
     uint32_t begin, count;                /* its share of a batch */
     uint8_t *labels;                      /* the labels of its share */
     struct gw_model *model, *test_model;
-    uint64_t version;       /* number of the parameters' version */
     double *sum;            /* convex networks: a gradient before it is rounded */
     float *snapshot, *full; /* svrg: the snapshot w~, and the full gradient there */
     /* batch norm's statistics of this worker alone. Those of all workers lie behind params */

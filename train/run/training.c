@@ -180,12 +180,8 @@ static gw_status compute(struct gw_worker *w, uint64_t t, struct gw_step_record 
     struct gw_team *team = w->team;
     const struct gw_train_options *o = team->options;
     bool saves = saves_gradient(w, t);
-    const struct gw_pass pass = {.version = w->version,
-                                 .seed = o->seed,
-                                 .step = t,
-                                 .first = w->begin,
-                                 .ready = saves ? hold_back : submit,
-                                 .user = w};
+    const struct gw_pass pass = {
+        .seed = o->seed, .step = t, .first = w->begin, .ready = saves ? hold_back : submit, .user = w};
     uint64_t in_epoch = t % team->steps_per_epoch;
     if (in_epoch == 0 || t == team->begin)
         gw_order_shuffle(o->seed, t / team->steps_per_epoch, team->data.train.n, w->order);
@@ -219,13 +215,11 @@ static void update(struct gw_worker *w, uint64_t t, double lr)
         gw_optimizer_update(&team->rule, n, w->params, w->moments, w->grads, (float)lr, t + 1);
     if (w->ema)
         gw_optimizer_ema(n, w->ema, w->params, o->ema, t);
-    w->version++;
 }
 
 static gw_status evaluate(struct gw_worker *w, struct gw_step_record *record)
 {
     const struct gw_team *team = w->team;
-    const struct gw_pass pass = {.version = w->version};
     uint32_t begin, count;
     double loss = 0;
     if (team->network.convex) {
@@ -233,7 +227,7 @@ static gw_status evaluate(struct gw_worker *w, struct gw_step_record *record)
         return GW_OK;
     }
     gw_order_share(team->data.test.n, team->evaluators, gw_worker_place(w), &begin, &count);
-    return gw_evaluate(w->test_model, &pass, &team->data, begin, begin + count, &record->test_correct, &loss);
+    return gw_evaluate(w->test_model, &team->data, begin, begin + count, &record->test_correct, &loss);
 }
 
 /* Rank 0, after a step that was counted: adds up what each tensor's frames took, and says what the codec keeps. */

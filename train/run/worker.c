@@ -31,7 +31,6 @@ void gw_worker_begin(struct gw_worker *w)
             memset(arrays[k], 0, n_bytes);
     if (w->statistics)
         memcpy(w->statistics, w->params + team->network.n_trained, gw_team_n_statistics(team) * sizeof(float));
-    w->version++;
 }
 
 /* Turns options into an identity, which may be twice as long: each line grows by two characters, and has at least
@@ -103,9 +102,7 @@ gw_status gw_worker_parameters(struct gw_worker *w, gw_status (*move)(gw_exchang
     float *values[GW_MAX_TENSORS];
     for (uint32_t t = 0; t < net->n_tensors; t++)
         values[t] = w->params + net->tensors[t].offset;
-    GW_TRY(move(w->exchange, values));
-    w->version++;
-    return GW_OK;
+    return move(w->exchange, values);
 }
 
 void gw_team_fail(const struct gw_team *team, uint32_t index, gw_status status, const char *text)
