@@ -45,7 +45,6 @@ static gw_status add_forward(struct gw_layer *layer, const struct gw_pass *pass)
 }
 
 const struct gw_layer_kind gw_layer_add = {.instance_bytes = sizeof(struct add),
-                                           .shares_diff = true,
                                            .declare = add_declare,
                                            .setup_forward = add_setup_forward,
                                            .setup_backward = add_setup_backward,

@@ -70,8 +70,8 @@ static gw_status dropout_backward(struct gw_layer *layer, const struct gw_pass *
     const float grow = 1 / (1 - layer->spec->drop);
     (void)pass;
     float *to = layer->diff_src[0].data;
-    for (size_t i = 0, n = (size_t)d->head.batch * d->values; i < n; i++)
-        to[i] = d->kept[i] ? grow * layer->diff_from[i] : 0;
+    for (size_t i = 0, n = (size_t)d->head.batch * d->values; to && i < n; i++)
+        to[i] = d->kept[i] ? grow * layer->diff_dst.data[i] : 0;
     return GW_OK;
 }
 
@@ -83,7 +83,7 @@ static void dropout_destroy(struct gw_layer *layer)
 const struct gw_layer_kind gw_layer_dropout = {.instance_bytes = sizeof(struct dropout),
                                                .declare = gw_layer_declare_same,
                                                .setup_forward = dropout_setup_forward,
-                                               .setup_backward = gw_layer_diff_beside,
+                                               .setup_backward = gw_layer_setup_backward,
                                                .forward = dropout_forward,
                                                .backward = dropout_backward,
                                                .destroy = dropout_destroy};

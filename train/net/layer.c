@@ -25,13 +25,3 @@ gw_status gw_layer_setup_backward(struct gw_layer *layer, const struct gw_layer_
     GW_TRY(gw_reorder_into(b->engine, diff_dst, layer->dst.desc, &layer->diff_dst, &layer->reorder_diff_dst));
     return b->needs_diff[0] ? gw_blob_create(b->engine, layer->src.desc, NULL, &layer->diff_src[0]) : GW_OK;
 }
-
-gw_status gw_layer_diff_beside(struct gw_layer *layer, const struct gw_layer_build *b, const struct gw_blob *diff_dst)
-{
-    layer->diff_from = diff_dst->data;
-    if (dnnl_memory_desc_equal(diff_dst->desc, layer->dst.desc))
-        return gw_blob_create(b->engine, diff_dst->desc, b->may_overwrite ? diff_dst->data : NULL, &layer->diff_src[0]);
-    GW_TRY(gw_reorder_into(b->engine, diff_dst, layer->dst.desc, &layer->diff_src[0], &layer->reorder_diff_dst));
-    layer->diff_from = layer->diff_src[0].data;
-    return GW_OK;
-}

@@ -54,7 +54,7 @@ struct gw_layer_build {
     const struct gw_network *network;
     uint32_t batch;
     bool training;
-    bool may_overwrite;             /* forward: no other layer reads src. backward: no other layer reads diff_dst */
+    bool may_overwrite;             /* no other layer reads src */
     bool needs_diff[GW_MAX_INPUTS]; /* false for the samples: the gradient of the pictures is not needed */
     float *params, *grads;          /* flat arrays; grads NULL if not training */
     float *statistics;              /* flat; a training model changes its own */
@@ -71,8 +71,7 @@ struct gw_pass {
 
 struct gw_layer_kind {
     size_t instance_bytes;
-    bool shares_diff; /* all inputs get diff_dst itself */
-    bool needs_dst;   /* backward reads dst again */
+    bool needs_dst; /* backward reads dst again */
     /* Sets spec->out and declares the layer's tensors. */
     gw_status (*declare)(struct gw_network *network, struct gw_layer_spec *spec);
     /* Sets layer->dst. */
@@ -100,7 +99,6 @@ struct gw_layer {
      * and reorder_diff_dst before backward: they fill src and diff_dst, if these have memory of their own. */
     struct gw_blob src, diff_dst;
     struct gw_primitive reorder_src, reorder_diff_dst;
-    const float *diff_from;            /* where backward reads, if gw_layer_diff_beside has set it up */
     struct gw_primitive run, backward; /* oneDNN's own, if it has the layer */
     struct gw_blob workspace;          /* what forward leaves for backward */
 };
@@ -115,11 +113,6 @@ gw_status gw_layer_setup_workspace(struct gw_layer *layer, const struct gw_layer
  * layout of layer->src if it is needed. */
 gw_status gw_layer_setup_backward(struct gw_layer *layer, const struct gw_layer_build *build,
                                   const struct gw_blob *diff_dst);
-
-/* For layers that work value by value. Makes layer->diff_src[0] in the layout of layer->dst. Backward reads at
- * layer->diff_from: diff_src itself, if no other layer reads diff_dst or layer->reorder_diff_dst fills it. */
-gw_status gw_layer_diff_beside(struct gw_layer *layer, const struct gw_layer_build *build,
-                               const struct gw_blob *diff_dst);
 
 extern const struct gw_layer_kind gw_layer_conv, gw_layer_pool, gw_layer_fc, gw_layer_relu, gw_layer_batchnorm,
     gw_layer_lrn, gw_layer_dropout, gw_layer_add, gw_layer_shortcut;

@@ -10,7 +10,6 @@ struct returned {
     struct gw_blob sum; /* the sum, if several layers read it */
     struct gw_primitive add;
     const struct gw_blob *diff;
-    bool shared; /* other layers read this gradient, too */
 };
 
 struct gw_model {
@@ -65,7 +64,6 @@ static gw_status gather(struct gw_model *m, const struct gw_layer_build *b, uint
                 parts[found] = &m->layers[l]->diff_src[k];
                 descs[found] = parts[found]->desc;
                 ones[found++] = 1;
-                r->shared = net->layers[l].kind->shares_diff;
             }
     r->diff = parts[0];
     if (n == 1)
@@ -78,7 +76,6 @@ static gw_status gather(struct gw_model *m, const struct gw_layer_build *b, uint
         gw_primitive_arg(&r->add, DNNL_ARG_MULTIPLE_SRC + (int)k, parts[k]);
     gw_primitive_arg(&r->add, DNNL_ARG_DST, &r->sum);
     r->diff = &r->sum;
-    r->shared = false;
     return GW_OK;
 }
 
@@ -100,7 +97,6 @@ static gw_status build(struct gw_model *m, struct gw_layer_build *b)
     for (uint32_t i = net->n_layers; i-- > 0;) {
         const struct gw_layer_spec *spec = &net->layers[i];
         GW_TRY(gather(m, b, i));
-        b->may_overwrite = !m->returned[i].shared;
         for (uint32_t k = 0; k < spec->n_inputs; k++)
             b->needs_diff[k] = spec->inputs[k] != GW_SAMPLES;
         GW_TRY(spec->kind->setup_backward(m->layers[i], b, m->returned[i].diff));

@@ -26,12 +26,14 @@ static gw_status relu_forward(struct gw_layer *layer, const struct gw_pass *pass
 static gw_status relu_backward(struct gw_layer *layer, const struct gw_pass *pass)
 {
     const size_t n = gw_blob_floats(&layer->dst);
-    float *d = layer->diff_src[0].data;
-    const float *v = layer->dst.data;
+    float *to = layer->diff_src[0].data;
+    const float *v = layer->dst.data, *from = layer->diff_dst.data;
     (void)pass;
+    if (!to)
+        return GW_OK;
 #pragma omp parallel for
     for (size_t i = 0; i < n; i++)
-        d[i] = v[i] == 0 ? 0 : layer->diff_from[i]; /* forward left v above 0, 0 or NaN */
+        to[i] = v[i] == 0 ? 0 : from[i]; /* forward left v above 0, 0 or NaN */
     return GW_OK;
 }
 
@@ -39,6 +41,6 @@ const struct gw_layer_kind gw_layer_relu = {.instance_bytes = sizeof(struct gw_l
                                             .needs_dst = true,
                                             .declare = gw_layer_declare_same,
                                             .setup_forward = relu_setup_forward,
-                                            .setup_backward = gw_layer_diff_beside,
+                                            .setup_backward = gw_layer_setup_backward,
                                             .forward = relu_forward,
                                             .backward = relu_backward};
