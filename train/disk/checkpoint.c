@@ -57,7 +57,7 @@ gw_status gw_checkpoint_begin(const char *folder, const char *name, const struct
 {
     const struct gw_network *net = &c->network;
     float *const *arrays = c->arrays;
-    GW_TRY(gw_file_open(folder, name, file));
+    GW_TRY(gw_file_open(folder, name, false, file));
     struct writer w = {file->stream, XXH3_createState()};
     if (!w.hash) {
         gw_file_discard(file, false);

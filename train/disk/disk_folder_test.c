@@ -36,7 +36,7 @@ TEST_BETWEEN(a_file_has_its_name_once_it_is_whole, make_folder, remove_empty_fol
 {
     struct gw_file file;
     put_text("a", "before");
-    assert_int_equal(gw_file_open(folder, "a", &file), GW_OK);
+    assert_int_equal(gw_file_open(folder, "a", false, &file), GW_OK);
     fputs("after", file.stream);
     assert_int_equal(gw_file_check(&file), GW_OK);
     assert_int_equal(gw_file_sync(&file), GW_OK);
@@ -50,7 +50,7 @@ TEST_BETWEEN(a_file_has_its_name_once_it_is_whole, make_folder, remove_empty_fol
     assert_int_equal(gw_file_check(&file), GW_OK);
     assert_int_equal(gw_file_commit(&file), GW_ERR_ORDER);
     for (int keep = 0; keep < 2; keep++) {
-        assert_int_equal(gw_file_open(folder, "a", &file), GW_OK);
+        assert_int_equal(gw_file_open(folder, "a", false, &file), GW_OK);
         fputs("never", file.stream);
         gw_file_discard(&file, keep);
         check_file("a", "after");
@@ -71,7 +71,7 @@ TEST_BETWEEN(a_file_has_its_name_once_it_is_whole, make_folder, remove_empty_fol
             put_text("a", cases[i].whole);
         if (cases[i].partial)
             put_text("a.partial", cases[i].partial);
-        assert_int_equal(gw_file_reopen(folder, "a", &file), GW_OK);
+        assert_int_equal(gw_file_open(folder, "a", true, &file), GW_OK);
         check_file("a", cases[i].left);
         assert_int_equal(gw_file_cut(&file, cases[i].at), GW_OK);
         fputs("X", file.stream);
@@ -88,20 +88,20 @@ TEST_BETWEEN(what_cannot_be_written_or_read, make_folder, remove_empty_folder)
     uint8_t *bytes;
     size_t n;
     uint64_t all;
-    assert_int_equal(gw_file_open("/nowhere/at/all", "a", &file), GW_ERR_SYSTEM);
-    assert_int_equal(gw_file_reopen("/nowhere/at/all", "a", &file), GW_ERR_SYSTEM);
+    assert_int_equal(gw_file_open("/nowhere/at/all", "a", false, &file), GW_ERR_SYSTEM);
+    assert_int_equal(gw_file_open("/nowhere/at/all", "a", true, &file), GW_ERR_SYSTEM);
     static char longest[sizeof file.path - 1]; /* with "/a" it is one byte too long */
     memset(longest, 'x', sizeof longest - 1);
-    assert_int_equal(gw_file_open(longest, "a", &file), GW_ERR_ARGUMENT);
+    assert_int_equal(gw_file_open(longest, "a", false, &file), GW_ERR_ARGUMENT);
     longest[sizeof longest - 2] = 0;
-    assert_int_equal(gw_file_open(longest, "a", &file), GW_ERR_SYSTEM);
+    assert_int_equal(gw_file_open(longest, "a", false, &file), GW_ERR_SYSTEM);
     assert_int_equal(gw_file_read(in("absent"), SIZE_MAX, &bytes, &n, &all), GW_ERR_SYSTEM);
     assert_int_equal(gw_file_read(folder, SIZE_MAX, &bytes, &n, &all), GW_ERR_SYSTEM);
     assert_non_null(strstr(gw_last_error(), "is no regular file"));
     assert_int_equal(mkfifo(in("pipe"), 0600), 0);
     assert_int_equal(mkfifo(in("a" GW_PARTIAL), 0600), 0);
     for (int again = 0; again < 2; again++) {
-        assert_int_equal((again ? gw_file_reopen : gw_file_open)(folder, "a", &file), GW_ERR_SYSTEM);
+        assert_int_equal(gw_file_open(folder, "a", again, &file), GW_ERR_SYSTEM);
         assert_non_null(strstr(gw_last_error(), "is no regular file"));
     }
     unlink(in("a" GW_PARTIAL));
@@ -109,7 +109,7 @@ TEST_BETWEEN(what_cannot_be_written_or_read, make_folder, remove_empty_folder)
     unlink(in("pipe"));
     /* A write that failed is told by whichever call looks first, and the file does not get its name. */
     for (int how = 0; how < 3; how++) {
-        assert_int_equal(gw_file_open(folder, "a", &file), GW_OK);
+        assert_int_equal(gw_file_open(folder, "a", false, &file), GW_OK);
         file.stream = freopen("/dev/full", "we", file.stream);
         assert_non_null(file.stream);
         setvbuf(file.stream, NULL, _IONBF, 0);

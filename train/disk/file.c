@@ -11,7 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static gw_status open_partial(const char *folder, const char *name, bool again, struct gw_file *file)
+gw_status gw_file_open(const char *folder, const char *name, bool again, struct gw_file *file)
 {
     file->stream = NULL;
     if (snprintf(file->path, sizeof file->path, "%s/%s", folder, name) >= (int)sizeof file->path)
@@ -30,16 +30,6 @@ static gw_status open_partial(const char *folder, const char *name, bool again, 
         return GW_OK;
     gw_file_discard(file, true);
     return gw_fail(GW_ERR_SYSTEM, "%s is no regular file", file->partial); /* to read a pipe would wait for a writer */
-}
-
-gw_status gw_file_open(const char *folder, const char *name, struct gw_file *file)
-{
-    return open_partial(folder, name, false, file);
-}
-
-gw_status gw_file_reopen(const char *folder, const char *name, struct gw_file *file)
-{
-    return open_partial(folder, name, true, file);
 }
 
 bool gw_file_line(FILE *stream, char text[GW_FILE_LINE])
@@ -151,8 +141,8 @@ gw_status gw_file_read_json(const char *path, size_t most, const char *what, jso
 gw_status gw_file_write_json(const char *folder, const char *name, json_t *json)
 {
     struct gw_file file;
-    gw_status status =
-        json ? gw_file_open(folder, name, &file) : gw_fail(GW_ERR_MEMORY, "out of memory for %s/%s", folder, name);
+    gw_status status = json ? gw_file_open(folder, name, false, &file)
+                            : gw_fail(GW_ERR_MEMORY, "out of memory for %s/%s", folder, name);
     if (status == GW_OK) {
         const bool whole = json_dumpf(json, file.stream, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) == 0;
         fputc('\n', file.stream);

@@ -16,11 +16,9 @@ struct gw_file {
     char path[4096], partial[4096 + 16];
 };
 
-gw_status gw_file_open(const char *folder, const char *name, struct gw_file *file);
-
-/* Opens a file that an interrupted run left, at its start, for reading and writing: NAME.partial, or NAME, which
- * becomes NAME.partial again. If neither is there, it makes an empty file. */
-gw_status gw_file_reopen(const char *folder, const char *name, struct gw_file *file);
+/* Makes an empty file. again: opens one that an interrupted run left, at its start, for reading and writing:
+ * NAME.partial, or NAME, which becomes NAME.partial again; if neither is there, the file is empty, too. */
+gw_status gw_file_open(const char *folder, const char *name, bool again, struct gw_file *file);
 
 enum { GW_FILE_LINE = 16384 }; /* no run writes a longer line */
 /* Reads a line, with its end. false: there is none, or it is longer, or has a byte of 0. */

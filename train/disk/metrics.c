@@ -40,9 +40,9 @@ gw_status gw_metrics_begin(struct gw_metrics *m, const char *out)
     if (!out)
         return GW_OK;
     GW_TRY(gw_folder_clear(out, m->lock, false));
-    GW_TRY(gw_file_open(out, GW_METRICS_FILE, &m->lines));
-    GW_TRY(gw_file_open(out, GW_HISTOGRAMS_FILE, &m->histograms));
-    GW_TRY(gw_file_open(out, GW_EVENTS_FILE, &m->events));
+    GW_TRY(gw_file_open(out, GW_METRICS_FILE, false, &m->lines));
+    GW_TRY(gw_file_open(out, GW_HISTOGRAMS_FILE, false, &m->histograms));
+    GW_TRY(gw_file_open(out, GW_EVENTS_FILE, false, &m->events));
     gw_tensorboard_begin(m->events.stream, wall_time());
     return GW_OK;
 }
@@ -333,9 +333,9 @@ gw_status gw_metrics_resume(struct gw_metrics *m, const char *out, uint64_t firs
     m->resumed = true;
     m->test_accuracy = -1;
     m->residual_norm = -1;
-    GW_TRY(gw_file_reopen(out, GW_METRICS_FILE, &m->lines));
-    GW_TRY(gw_file_reopen(out, GW_HISTOGRAMS_FILE, &m->histograms));
-    GW_TRY(gw_file_reopen(out, GW_EVENTS_FILE, &m->events));
+    GW_TRY(gw_file_open(out, GW_METRICS_FILE, true, &m->lines));
+    GW_TRY(gw_file_open(out, GW_HISTOGRAMS_FILE, true, &m->histograms));
+    GW_TRY(gw_file_open(out, GW_EVENTS_FILE, true, &m->events));
     GW_TRY(read_lines(m, first, &end));
     GW_TRY(gw_file_cut(&m->lines, end));
     end = gw_histograms_end_before(m->histograms.stream, first, &m->histograms_damaged);

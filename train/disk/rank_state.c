@@ -41,7 +41,7 @@ gw_status gw_rank_state_write(const char *folder, const struct gw_rank_state *s)
     XXH3_64bits_update(hash, s->state, s->state_bytes);
     gw_put64(tail, XXH3_64bits_digest(hash));
     XXH3_freeState(hash);
-    GW_TRY(gw_file_open(folder, name, &file));
+    GW_TRY(gw_file_open(folder, name, false, &file));
     fwrite(head, 1, HEAD, file.stream);
     fwrite(s->state, 1, s->state_bytes, file.stream);
     fwrite(tail, 1, TAIL, file.stream);
