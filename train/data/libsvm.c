@@ -81,9 +81,7 @@ static gw_status read_pair(struct reader *r, uint32_t *previous)
     const char *begin = r->at;
     unsigned long long line = r->line;
     uint64_t index = 0;
-    for (; isdigit((unsigned char)*r->at) && index <= MAX_FEATURES; r->at++)
-        index = 10 * index + (uint64_t)(*r->at - '0');
-    if (index > MAX_FEATURES)
+    if (!gw_read_whole(&r->at, MAX_FEATURES, &index) && isdigit((unsigned char)*begin))
         return gw_fail(GW_ERR_SYSTEM, "%s, line %llu: the index in \"%s\" is above %u, the largest that is read",
                        r->path, line, word_at(r, begin).text, MAX_FEATURES);
     if (r->at == begin || *r->at != ':')

@@ -1,6 +1,7 @@
 /* Cuts, mirrors, brightens and scales pictures. All that is drawn comes from one stream a sample and step. */
 #include "data/transform.h"
 #include "base/error.h"
+#include "base/numbers.h"
 #include "base/spec.h"
 #include "data/data.h"
 #include "random.h"
@@ -33,14 +34,8 @@ static bool get_whole(const char *value, double most, uint32_t *out)
 
 static bool get_contrast(const char *value, float contrast[2])
 {
-    char low[32];
-    const char *middle = strchr(value, ':');
     double x, y;
-    if (!middle || (size_t)(middle - value) >= sizeof low)
-        return false;
-    memcpy(low, value, (size_t)(middle - value));
-    low[middle - value] = 0;
-    if (!gw_spec_number(low, 0, 100, &x) || !gw_spec_number(middle + 1, x, 100, &y) || y == 0)
+    if (!gw_read_decimal(&value, &x) || x < 0 || *value != ':' || !gw_spec_number(value + 1, x, 100, &y) || y == 0)
         return false;
     contrast[0] = (float)x, contrast[1] = (float)y;
     return true;
