@@ -4,7 +4,7 @@
  * The reader accepts what all NumPys wrote, and refuses every other key and type with a sentence. */
 #include "npy.h"
 #include "base/append.h"
-#include "base/numbers.h"
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,114 +12,58 @@
 
 static const char magic[] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
-/* How far the text of the header was read. */
-typedef struct cursor {
-    const char *at;
-} cursor;
+enum { MOST_TEXT = 4096 }; /* of a header, with a 0 behind it */
 
-static void skip_spaces(cursor *c)
+/* Makes JSON of a dict in Python's text: other quotes and brackets, no comma behind the last entry, and no L behind
+ * numbers, which Python 2 wrote. `json` has as much room as the dict. What is no such dict becomes no JSON. */
+static void make_json(const char *dict, char *json)
 {
-    c->at += strspn(c->at, " \t\n\r");
-}
-
-static bool accept(cursor *c, const char *word)
-{
-    skip_spaces(c);
-    size_t n = strlen(word);
-    if (strncmp(c->at, word, n) != 0)
-        return false;
-    c->at += n;
-    return true;
-}
-
-/* Reads a quoted string that has no escapes and is shorter than `capacity`. */
-static bool accept_string(cursor *c, char *out, size_t capacity)
-{
-    skip_spaces(c);
-    char quote = *c->at;
-    if (quote != '\'' && quote != '"')
-        return false;
-    const char *end = strchr(c->at + 1, quote);
-    if (!end || (size_t)(end - c->at) > capacity)
-        return false;
-    size_t n = (size_t)(end - c->at - 1);
-    memcpy(out, c->at + 1, n);
-    out[n] = 0;
-    c->at = end + 1;
-    return true;
-}
-
-/* Reads a tuple of dimensions. Python 2 wrote some of them as 3L. */
-static bool accept_shape(cursor *c, tool_npy *out)
-{
-    bool more = true;
-    out->n_elems = 1;
-    out->rank = 0;
-    if (!accept(c, "("))
-        return false;
-    while (!accept(c, ")")) {
-        uint64_t dimension;
-        skip_spaces(c);
-        if (!more || out->rank == TOOL_NPY_MAX_RANK || !gw_read_whole(&c->at, UINT64_MAX, &dimension) ||
-            __builtin_mul_overflow(out->n_elems, dimension, &out->n_elems))
-            return false;
-        out->shape[out->rank++] = dimension;
-        c->at += *c->at == 'L';
-        more = accept(c, ",");
+    char quote = 0; /* within a text: what ends it */
+    for (const char *at = dict; *at; at++) {
+        const char next = at[1 + strspn(at + 1, " \t\r\n")];
+        if (quote ? *at == quote : *at == '\'' || *at == '"') {
+            quote = quote ? 0 : *at;
+            *json++ = '"';
+        } else if (quote) {
+            *json++ = *at == '\\' || *at == '"' ? '\n' : *at; /* JSON has no line end in a text */
+        } else if (*at == '(' || *at == ')') {
+            *json++ = *at == '(' ? '[' : ']';
+        } else if (*at == 'T' || *at == 'F') {
+            *json++ = (char)tolower(*at);
+        } else if (at == dict || !(*at == ',' ? next && strchr(")]}", next) && !strchr("([{", at[-1])
+                                              : *at == 'L' && isdigit((unsigned char)at[-1]) && strchr(",)", next))) {
+            *json++ = *at;
+        }
     }
-    return true;
+    *json = 0;
 }
 
-/* Reads the type of records, which is a list: to its end, and no deeper. */
-static bool accept_list(cursor *c, char *out, size_t capacity)
-{
-    size_t depth = 0;
-    skip_spaces(c);
-    if (*c->at != '[')
-        return false;
-    for (; *c->at; c->at++) {
-        depth += *c->at == '[';
-        depth -= *c->at == ']';
-        if (depth == 0)
-            break;
-    }
-    snprintf(out, capacity, "[...]");
-    return accept(c, "]");
-}
-
-static bool accept_bool(cursor *c, bool *out)
-{
-    *out = accept(c, "True");
-    return *out || accept(c, "False");
-}
-
+/* A list in brackets is the type of records, and nothing else in such a dict. */
 static bool parse_header(const char *text, tool_npy *out)
 {
-    static const char *const keys[] = {"descr", "fortran_order", "shape"};
-    enum { DESCR, ORDER, SHAPE, N_KEYS };
-    cursor c = {text};
-    bool have[N_KEYS] = {false}, more = true;
-    if (!accept(&c, "{"))
-        return false;
-    while (!accept(&c, "}")) {
-        char key[16];
-        int k = 0;
-        if (!more || !accept_string(&c, key, sizeof key) || !accept(&c, ":"))
-            return false;
-        while (k < N_KEYS && strcmp(key, keys[k]) != 0)
-            k++;
-        if (k == N_KEYS || have[k])
-            return false;
-        have[k] = k == ORDER   ? accept_bool(&c, &out->fortran_order)
-                  : k == SHAPE ? accept_shape(&c, out)
-                               : accept_string(&c, out->descr, sizeof out->descr) ||
-                                     accept_list(&c, out->descr, sizeof out->descr);
-        if (!have[k])
-            return false;
-        more = accept(&c, ",");
+    char json[MOST_TEXT];
+    size_t i;
+    make_json(text, json);
+    json_t *dict = json_loads(json, JSON_REJECT_DUPLICATES, NULL);
+    const json_t *descr = json_object_get(dict, "descr"), *order = json_object_get(dict, "fortran_order"),
+                 *shape = json_object_get(dict, "shape"), *dimension;
+    const char *type = json_is_array(descr) ? "[...]" : json_string_value(descr);
+    bool good = json_object_size(dict) == 3 && type && strlen(type) < sizeof out->descr && json_is_boolean(order) &&
+                json_is_array(shape) && json_array_size(shape) <= TOOL_NPY_MAX_RANK &&
+                json_is_array(descr) == (strchr(text, '[') != NULL);
+    out->fortran_order = json_is_true(order);
+    out->n_elems = 1;
+    if (good)
+        strcpy(out->descr, type);
+    json_array_foreach ((json_t *)shape, i, dimension) {
+        const json_int_t n = json_integer_value(dimension);
+        good = good && json_is_integer(dimension) && n >= 0 &&
+               !__builtin_mul_overflow(out->n_elems, (uint64_t)n, &out->n_elems);
+        if (good)
+            out->shape[out->rank++] = (uint64_t)n;
     }
-    skip_spaces(&c);
-    return have[DESCR] && have[ORDER] && have[SHAPE] && *c.at == 0;
+    json_decref(dict);
+    return good;
 }
 
 /* Reads the text of the header. *data_offset: where the values begin. */
@@ -154,7 +98,7 @@ static int read_text(int fd, const char *path, uint64_t file_bytes, char *text, 
 
 int tool_npy_read_header(int fd, const char *path, uint64_t file_bytes, tool_npy *out)
 {
-    char text[4096];
+    char text[MOST_TEXT];
     *out = (tool_npy){0};
     TOOL_TRY(read_text(fd, path, file_bytes, text, sizeof text, &out->data_offset));
     if (!parse_header(text, out))
