@@ -60,14 +60,19 @@ struct worker {
 static volatile sig_atomic_t interrupt_wanted;
 static const struct launch *launched;
 
+static void signal_all(const struct launch *launch, int number)
+{
+    for (uint32_t r = 0; r < launch->n; r++)
+        if (launch->workers[r].pid > 0)
+            kill(launch->workers[r].pid, number);
+}
+
 /* If the last signal is not heeded yet, this command waits for somebody who does not read what it says. */
 static void on_interrupt(int signal_number)
 {
     static volatile time_t first;
     if (interrupt_wanted && time(NULL) > first + 1) {
-        for (uint32_t r = 0; r < launched->n; r++)
-            if (launched->workers[r].pid > 0)
-                kill(launched->workers[r].pid, SIGKILL);
+        signal_all(launched, SIGKILL);
         signal(signal_number, SIG_DFL);
         raise(signal_number);
     }
@@ -171,14 +176,6 @@ static void close_end(int fd)
         close(fd);
 }
 
-static void list_stops(sigset_t *stops)
-{
-    sigemptyset(stops);
-    sigaddset(stops, SIGINT);
-    sigaddset(stops, SIGTERM);
-    sigaddset(stops, SIGHUP);
-}
-
 /* Runs in the child, in which the signals are blocked since before the fork. This command's handler would swallow a
  * signal that comes before exec. */
 static void put_signals_back(const sigset_t *mask)
@@ -202,9 +199,8 @@ static int start(struct launch *launch, uint32_t rank)
     if (ok && launch->hosts.n > 0)
         ok = pipe2(input, O_CLOEXEC) == 0 && write(input[1], &byte, 1) == 1;
     const pid_t parent = getpid();
-    sigset_t stops, before;
-    list_stops(&stops);
-    sigprocmask(SIG_BLOCK, &stops, &before);
+    sigset_t before;
+    tool_block_stops(&before);
     const pid_t pid = ok ? fork() : -1;
     if (pid == 0) {
         gw_child_end_with(parent, SIGTERM);
@@ -288,13 +284,6 @@ static void hear_last_words(struct worker *worker, uint32_t rank)
     for (size_t n = 1; left > 0 && n > 0; left -= (int)n)
         n = listen_to(worker, rank, (size_t)left);
     stop_listening(worker, rank);
-}
-
-static void signal_all(const struct launch *launch, int number)
-{
-    for (uint32_t r = 0; r < launch->n; r++)
-        if (launch->workers[r].pid > 0)
-            kill(launch->workers[r].pid, number);
 }
 
 /* Lets go of the workers on hosts. That ends them as SIGTERM does; a signal would end only the remote shells. Returns
@@ -500,9 +489,8 @@ static int split_ssh(struct launch *launch)
 
 static int prepare(struct launch *launch, uint32_t n, const char *hosts, uint32_t port)
 {
-    int status = TOOL_DONE;
-    if (hosts && (status = tool_read_hosts(hosts, &launch->hosts)) != TOOL_DONE)
-        return status;
+    if (hosts)
+        TOOL_TRY(tool_read_hosts(hosts, &launch->hosts));
     const uint32_t slots = launch->hosts.slots;
     launch->n = n ? n : slots;
     if (launch->n == 0)
@@ -512,8 +500,8 @@ static int prepare(struct launch *launch, uint32_t n, const char *hosts, uint32_
                               hosts, slots);
     snprintf(launch->address, sizeof launch->address, "%s", hosts ? launch->hosts.items[0].name : "127.0.0.1");
     snprintf(launch->port, sizeof launch->port, "%u", port ? port : 29500);
-    if (!hosts && !port && (status = hold_port(launch->port, sizeof launch->port)) != TOOL_DONE)
-        return status;
+    if (!hosts && !port)
+        TOOL_TRY(hold_port(launch->port, sizeof launch->port));
     ssize_t n_program = readlink("/proc/self/exe", launch->program, sizeof launch->program - 1);
     if (n_program < 0 || !getcwd(launch->folder, sizeof launch->folder))
         return tool_fail("this program's own path is not known: %s", strerror(errno));

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +20,7 @@ static int n_doomed;
 
 enum { PIPE_SECONDS = 5 };
 
-static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
-enum { N_ENDING = sizeof ending_signals / sizeof *ending_signals };
-static struct sigaction saved_actions[N_ENDING];
+static struct sigaction saved_actions[TOOL_N_STOPS];
 
 /* Because of SA_RESETHAND the signal that it raises ends the process as if there were no handler. */
 static void remove_and_end(int number)
@@ -32,15 +29,6 @@ static void remove_and_end(int number)
         if (doomed[i])
             unlink(doomed[i]);
     raise(number);
-}
-
-static void block_signals(sigset_t *before)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    for (int i = 0; i < N_ENDING; i++)
-        sigaddset(&set, ending_signals[i]);
-    pthread_sigmask(SIG_BLOCK, &set, before);
 }
 
 /* `temporary` must stay where it is until unwatch_signals. */
@@ -52,13 +40,13 @@ static void watch_signals(const char *temporary)
     doomed[free_place] = temporary;
     if (n_doomed++ > 0)
         return;
-    for (int i = 0; i < N_ENDING; i++) {
-        sigaction(ending_signals[i], NULL, &saved_actions[i]);
+    for (int i = 0; i < TOOL_N_STOPS; i++) {
+        sigaction(tool_stops[i], NULL, &saved_actions[i]);
         if (saved_actions[i].sa_handler == SIG_IGN)
             continue; /* under nohup the signal stays ignored */
         struct sigaction action = {.sa_handler = remove_and_end, .sa_flags = (int)SA_RESETHAND};
         sigemptyset(&action.sa_mask);
-        sigaction(ending_signals[i], &action, NULL);
+        sigaction(tool_stops[i], &action, NULL);
     }
 }
 
@@ -71,8 +59,8 @@ static void unwatch_signals(const char *temporary)
         }
     if (n_doomed > 0)
         return;
-    for (int i = 0; i < N_ENDING; i++)
-        sigaction(ending_signals[i], &saved_actions[i], NULL);
+    for (int i = 0; i < TOOL_N_STOPS; i++)
+        sigaction(tool_stops[i], &saved_actions[i], NULL);
 }
 
 static void release(tool_output *output)
@@ -143,7 +131,7 @@ int tool_output_open(tool_output *output, const char *path)
         return tool_fail("cannot write %s: it is one file with another output", path);
     }
     sigset_t before;
-    block_signals(&before);
+    tool_block_stops(&before);
     errno = EMFILE;
     if (n_doomed < MAX_OPEN)
         output->fd =
@@ -214,7 +202,7 @@ int tool_output_commit_all(tool_output *outputs, size_t n)
     for (size_t i = 0; i < n && status == TOOL_DONE; i++)
         if (outputs[i].fd >= 0)
             status = tool_output_finish(&outputs[i]);
-    block_signals(&before); /* between two names nobody should end the program */
+    tool_block_stops(&before); /* between two names nobody should end the program */
     while (status == TOOL_DONE && n_named < n && give_name(&outputs[n_named]))
         n_named++;
     error = errno;
@@ -250,7 +238,7 @@ void tool_output_discard(tool_output *output)
         close(output->fd);
     if (output->temporary) {
         sigset_t before;
-        block_signals(&before);
+        tool_block_stops(&before);
         unlink(output->temporary);
         unwatch_signals(output->temporary);
         pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -11,6 +11,7 @@
 #include "predict/networks.h"
 #include <gradwire/gradwire.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -113,8 +114,15 @@ int tool_finish_output(void);
 
 /* ---- signals: stops.c ---- */
 
-/* Calls `handler` at SIGINT, SIGTERM and SIGHUP, which comes if the terminal or the connection has gone. Under nohup
- * SIGHUP is ignored, and stays so. flags: of sigaction. */
+/* SIGINT, SIGTERM, SIGHUP. */
+enum { TOOL_N_STOPS = 3 };
+extern const int tool_stops[TOOL_N_STOPS];
+
+/* Blocks them in this thread. *before: the mask until now. */
+void tool_block_stops(sigset_t *before);
+
+/* Calls `handler` at these. SIGHUP comes if the terminal or the connection has gone. Under nohup it is ignored, and
+ * stays so. flags: of sigaction. */
 void tool_catch_stops(void (*handler)(int signal_number), int flags);
 
 /* ---- progress: progress.c ---- */
