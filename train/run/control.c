@@ -575,10 +575,7 @@ gw_status gw_control_meet(struct gw_control *c)
     }
     for (uint32_t r = 1; (r = missing(c, c->met, r)) < c->link.size;) {
         GW_TRY(take(c, "word that it is there", 0, r));
-        /* a sign of life, because the last worker may be far behind */
-        for (uint32_t other = 1; other < c->link.size; other++)
-            if (c->met[other])
-                GW_TRY(send_number(c, other, MEET, false));
+        give_sign_of_life(c); /* the last worker may be far behind */
     }
     memset(c->met, 0, c->link.size * sizeof *c->met);
     for (uint32_t r = 1; r < c->link.size; r++)
