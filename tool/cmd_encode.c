@@ -77,7 +77,7 @@ static int load_state(encode_job *job)
     if (access(job->state, F_OK) != 0 && errno == ENOENT)
         return 0;
     size_t got;
-    void *bytes = tool_read_file(job->state, &got);
+    void *bytes = tool_read_file(job->state, "state", SIZE_MAX, &got);
     if (!bytes)
         return TOOL_FAILED;
     gw_status result = gw_encoder_load(job->encoder, bytes, got);

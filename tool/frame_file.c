@@ -32,7 +32,7 @@ static bool is_other_file(const char *path, const tool_frame *file)
 int tool_read_frame(const char *path, tool_frame *out)
 {
     *out = (tool_frame){0};
-    out->bytes = tool_read_file(path, &out->n_bytes);
+    out->bytes = tool_read_file(path, "frame", SIZE_MAX, &out->n_bytes);
     if (!out->bytes)
         return TOOL_FAILED;
     const gw_status parsed = gw_frame_parse(out->bytes, out->n_bytes, &out->info);

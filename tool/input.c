@@ -61,13 +61,17 @@ int tool_read_exact(int fd, const char *path, void *dst, uint64_t n_bytes)
     return 0;
 }
 
-void *tool_read_file(const char *path, size_t *bytes)
+void *tool_read_file(const char *path, const char *what, size_t most, size_t *bytes)
 {
     uint64_t length;
+    void *memory = NULL;
     int fd = tool_open_file(path, &length);
     if (fd < 0)
         return NULL;
-    void *memory = tool_alloc(length, 1);
+    if (length > most)
+        tool_fail("%s has %llu bytes; a %s has %zu at most", path, (unsigned long long)length, what, most);
+    else
+        memory = tool_alloc(length, 1);
     if (memory && tool_read_exact(fd, path, memory, length) != 0) {
         free(memory);
         memory = NULL;

@@ -8,7 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* No time, size or bandwidth is larger: milliseconds of 30,000 years. So sums and products of some of them are finite,
  * and fit into a table. */
@@ -16,21 +15,12 @@
 
 json_t *tool_read_json(const char *path, const char *what, size_t most)
 {
-    uint64_t length;
-    char *text = NULL;
-    bool whole = false;
-    const int fd = tool_open_file(path, &length);
-    if (fd < 0)
-        return NULL;
-    if (length > most)
-        tool_fail("%s has %llu bytes; a %s has %zu at most", path, (unsigned long long)length, what, most);
-    else if ((text = tool_alloc(length, 1)))
-        whole = tool_read_exact(fd, path, text, length) == TOOL_DONE;
-    close(fd);
+    size_t length;
+    char *text = tool_read_file(path, what, most, &length);
     json_error_t error;
-    const size_t mark = whole ? gw_lines_mark(text, length) : 0;
-    json_t *json = whole ? json_loadb(text + mark, length - mark, JSON_REJECT_DUPLICATES, &error) : NULL;
-    if (whole && !json)
+    const size_t mark = text ? gw_lines_mark(text, length) : 0;
+    json_t *json = text ? json_loadb(text + mark, length - mark, JSON_REJECT_DUPLICATES, &error) : NULL;
+    if (text && !json)
         tool_fail("%s is no %s: line %d: %s", path, what, error.line, error.text);
     free(text);
     return json;

@@ -263,8 +263,9 @@ int tool_open_file(const char *path, uint64_t *bytes);
 
 int tool_read_exact(int fd, const char *path, void *dst, uint64_t n_bytes);
 
-/* A whole file in memory that the caller frees. NULL with the message printed. */
-void *tool_read_file(const char *path, size_t *bytes);
+/* A whole file in memory that the caller frees. NULL with the message printed: also if it has more than `most` bytes,
+ * and `what` says what has no more. */
+void *tool_read_file(const char *path, const char *what, size_t most, size_t *bytes);
 
 /* One tensor from IN.f32 (raw little-endian float32) or IN.npy (float32). */
 typedef struct tool_tensor {
