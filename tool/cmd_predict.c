@@ -82,7 +82,7 @@ static int choose_gradient(struct prediction *p)
     if (!p->net && !p->gradient_bytes)
         return tool_wrong_use("--net is missing; or give --gradient-bytes, --batch and --batch-seconds");
     if (!p->net) {
-        if (!p->batch || p->batch_seconds == 0)
+        if (!p->options.batch || p->options.batch_seconds == 0)
             return tool_wrong_use("with --gradient-bytes, --batch and --batch-seconds are needed, too");
         g->n_elems = (double)p->gradient_bytes / sizeof(float);
         p->options.gradient_bytes = (double)p->gradient_bytes;
@@ -107,21 +107,19 @@ static int choose_batch(struct prediction *p)
         p->gpu = p->cluster ? p->cluster->gpu : "gtx1080";
     if (strcmp(p->gpu, "gtx1080") != 0 && strcmp(p->gpu, "p100") != 0)
         return tool_wrong_use("--gpu is '%s', and must be gtx1080 or p100", p->gpu);
-    if (p->batch == 0 || p->batch_seconds == 0) {
+    if (o->batch == 0 || o->batch_seconds == 0) {
         if (gw_gpu_speed_find(p->net, p->gpu, &speed) < 0)
             return tool_wrong_use("%s; or give --batch and --batch-seconds", gw_last_error());
-        if (p->batch == 0)
-            p->batch = speed->batch;
-        if (p->batch_seconds == 0) {
-            p->batch_seconds = p->batch / speed->images_per_second + copy;
+        if (o->batch == 0)
+            o->batch = speed->batch;
+        if (o->batch_seconds == 0) {
+            o->batch_seconds = o->batch / speed->images_per_second + copy;
             assume(p,
                    "T(1,1,K) is %.6g s for K = %u: a %s trains %.4g images a second (%s), and copies the gradient to "
                    "the processor in %.3g s",
-                   p->batch_seconds, p->batch, speed->gpu, speed->images_per_second, speed->source, copy);
+                   o->batch_seconds, o->batch, speed->gpu, speed->images_per_second, speed->source, copy);
         }
     }
-    o->batch = p->batch;
-    o->batch_seconds = p->batch_seconds;
     return TOOL_DONE;
 }
 
@@ -132,13 +130,8 @@ static int choose_extras(struct prediction *p)
         o->scaling = GW_SCALING_STRONG;
     else if (strcmp(p->scaling, "weak") != 0)
         return tool_wrong_use("--scaling is '%s', and must be strong or weak", p->scaling);
-    if (p->overlap < 0 || p->overlap > 1)
-        return tool_wrong_use("--overlap is %g, and must be from 0 to 1", p->overlap);
-    if (p->stragglers < 0 || p->stragglers > GW_MAX_STRAGGLER_CV)
-        return tool_wrong_use("--stragglers is %g, and must be from 0 to %g", p->stragglers, GW_MAX_STRAGGLER_CV);
     p->paper = *o;
-    o->overlap = p->overlap;
-    o->straggler_cv = p->stragglers;
+    p->paper.overlap = p->paper.straggler_cv = 0;
     return parse_owners(p->owners, o);
 }
 
@@ -368,19 +361,19 @@ int gw_cmd_predict(int argc, char **argv)
         {"--gradient-bytes", "B", "in place of a network: bytes of the gradient in float32", TOOL_U64,
          &p.gradient_bytes, 1, 1ull << 50},
         {"--batch", "K", "samples of a step (default TernGrad's: 128 alexnet, 64 googlenet, 32 vgg-a)", TOOL_U32,
-         &p.batch, 1, 1u << 30},
+         &p.options.batch, 1, 1u << 30},
         {"--batch-seconds", "T",
          "T(1,1,K): seconds of such a step on one GPU, with the copy of the gradient to the "
          "processor (default from published speeds)",
-         TOOL_DOUBLE, &p.batch_seconds},
+         TOOL_DOUBLE, &p.options.batch_seconds},
         {"--owners", "OWNERS",
          "how machines average: paper (default), server or servers:S (all bytes pass their links), ring, or sharded "
          "(each machine owns a share)",
          TOOL_TEXT, &p.owners},
         {"--overlap", "X", "the share of backward that hides network and codec, 0 to 1 (default 0)", TOOL_DOUBLE,
-         &p.overlap},
+         &p.options.overlap},
         {"--stragglers", "CV", "the spread of computing times, deviation by mean; all wait for the slowest (default 0)",
-         TOOL_DOUBLE, &p.stragglers},
+         TOOL_DOUBLE, &p.options.straggler_cv},
         {"-o", "CHART.svg", "draw throughput over GPUs, as TernGrad's figure 5", TOOL_OUTPUT, &chart},
         {"--json", NULL, "one JSON object on standard output", TOOL_FLAG, &json},
     };
@@ -400,8 +393,8 @@ int gw_cmd_predict(int argc, char **argv)
         return tool_wrong_use("--cluster is missing; there are eth-1g-gtx1080 and ib-100g-p100, or name a file");
     if (tool_given(&usage, "--ratio") && p.ratio <= 0)
         return tool_wrong_use("--ratio is %g, and must be above 0", p.ratio);
-    if (tool_given(&usage, "--batch-seconds") && p.batch_seconds <= 0)
-        return tool_wrong_use("--batch-seconds is %g, and must be above 0", p.batch_seconds);
+    if (tool_given(&usage, "--batch-seconds") && p.options.batch_seconds <= 0)
+        return tool_wrong_use("--batch-seconds is %g, and must be above 0", p.options.batch_seconds);
     if (!p.codec_time)
         p.codec_time = p.ratio > 0 ? "none" : "here";
     if (p.specs.n == 0)

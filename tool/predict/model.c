@@ -108,8 +108,8 @@ static gw_status check_options(const gw_predict_options *o, const gw_predict_cod
     GW_TRY(gw_cluster_check(&o->cluster));
     GW_TRY(check_above_zero("gradient_bytes", o->gradient_bytes));
     GW_TRY(check_above_zero("batch", o->batch));
-    GW_TRY(check_range("overlap", o->overlap, 1));
-    GW_TRY(check_range("straggler_cv", o->straggler_cv, GW_MAX_STRAGGLER_CV));
+    GW_TRY(check_range("--overlap", o->overlap, 1));
+    GW_TRY(check_range("--stragglers", o->straggler_cv, GW_MAX_STRAGGLER_CV));
     if (!codec)
         return GW_OK;
     GW_TRY(check_range("bytes_up", codec->bytes_up, INFINITY));

@@ -30,9 +30,7 @@ struct prediction {
     const char *net, *cluster_name, *gpu, *scaling, *owners, *codec_time;
     tool_texts specs;
     uint64_t gradient_bytes;
-    double ratio, overlap, stragglers; /* ratio 0: measured */
-    uint32_t batch;
-    double batch_seconds;
+    double ratio; /* 0: measured */
 
     gw_context *context;
     uint32_t n_threads;

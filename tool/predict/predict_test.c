@@ -357,7 +357,7 @@ TEST(what_is_not_legal_is_refused)
             continue;
         REFUSED(options.cluster.network_latency_s = bad, "network_latency_s");
         REFUSED(options.overlap = bad, "overlap");
-        REFUSED(options.straggler_cv = bad, "straggler_cv");
+        REFUSED(options.straggler_cv = bad, "--stragglers");
         REFUSED(codec.bytes_up = bad, "bytes_up");
         REFUSED(codec.bytes_down = bad, "bytes_down");
         REFUSED(codec.seconds = bad, "the codec's time");
