@@ -20,18 +20,18 @@ void tool_describe_links(bool alone, struct tool_links_help *help);
 #define TOOL_MEMBERS_OPTIONS(who, help)                                                                                \
     {"--link", (help)->names, (help)->text, TOOL_TEXT, &(who)->link, .run = TOOL_RUN_START},                           \
         {"--rank", "R", (help)->rank, TOOL_U32, &(who)->rank, 0, 1023},                                                \
-        {"--rendezvous", "HOST:PORT", (help)->rendezvous, TOOL_TEXT, &(who)->rendezvous},                              \
-        {"--advertise", "HOST", (help)->advertise, TOOL_TEXT, &(who)->advertise},                                      \
-        {"--keys", "DIR", (help)->keys, TOOL_TEXT, &(who)->keys, .run = TOOL_RUN_PATH},                                \
-        {"--spin-us", "N", (help)->spin, TOOL_U32, &(who)->spin_us, 0, 1000000, .run = TOOL_RUN_KEEPS},                \
+        {"--rendezvous", "HOST:PORT", (help)->rendezvous, TOOL_TEXT, &(who)->request.rendezvous},                      \
+        {"--advertise", "HOST", (help)->advertise, TOOL_TEXT, &(who)->request.advertise},                              \
+        {"--keys", "DIR", (help)->keys, TOOL_TEXT, &(who)->request.keys, .run = TOOL_RUN_PATH},                        \
+        {"--spin-us", "N", (help)->spin, TOOL_U32, &(who)->request.spin_us, 0, 1000000, .run = TOOL_RUN_KEEPS},        \
     {                                                                                                                  \
-        "--insecure", NULL, (help)->insecure, TOOL_FLAG, &(who)->insecure, .run = TOOL_RUN_KEEPS                       \
+        "--insecure", NULL, (help)->insecure, TOOL_FLAG, &(who)->request.insecure, .run = TOOL_RUN_KEEPS               \
     }
 
 /* Chooses a link if none is given, and on a link of threads four members if their number is not given. */
 int tool_choose_members(struct gw_members_options *who);
 
-/* For gw_members_options.log: notes a line. */
+/* For gw_link_request.log: notes a line. */
 void tool_show_log(const char *line, void *user);
 
 #endif

@@ -575,7 +575,7 @@ static void forget(struct bench *b)
 int tool_bench_exchange(int argc, char **argv)
 {
     static struct bench b = {.runs = 7};
-    struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .must_meet = true, .log = tool_show_log};
+    struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .must_meet = true, .request.log = tool_show_log};
     struct tool_links_help links;
     tool_describe_links(false, &links);
     uint32_t threads = 1, timeout_s = 120;
@@ -640,7 +640,7 @@ int tool_bench_exchange(int argc, char **argv)
                               b.chart ? "-o" : "--plan");
     TOOL_TRY(tool_check_apart("-o", b.chart, "--profile", b.profile_path));
     TOOL_TRY(tool_choose_members(&who));
-    who.timeout_ms = b.team.timeout_ms = timeout_s * 1000;
+    who.request.timeout_ms = b.team.timeout_ms = timeout_s * 1000;
     int status = prepare(&b);
     if (status == TOOL_DONE && who.servers && b.n_rows > 1)
         status = tool_wrong_use("parameter servers serve one exchange: give one --codec and one --plan, and start the "

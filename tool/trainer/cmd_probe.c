@@ -264,7 +264,7 @@ int gw_cmd_probe(int argc, char **argv)
     static struct probe p = {.work = {.runs = 7, .link = {.run_elements = GW_PROBE_RUN_ELEMENTS}},
                              .team = {.n_links = 1}};
     static struct subject s = {.net = "lenet", .batch = 64, .threads = 1};
-    struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .must_meet = true, .log = tool_show_log};
+    struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .must_meet = true, .request.log = tool_show_log};
     struct tool_links_help links;
     tool_describe_links(false, &links);
     uint32_t timeout_s = 120;
@@ -315,7 +315,7 @@ int gw_cmd_probe(int argc, char **argv)
         return tool_wrong_use("--layers says how long backward takes; --net and --images-per-second do, too");
     TOOL_TRY(tool_check_apart("-o", out, "--layers", s.layers_path));
     TOOL_TRY(tool_choose_members(&who));
-    who.timeout_ms = p.team.timeout_ms = timeout_s * 1000;
+    who.request.timeout_ms = p.team.timeout_ms = timeout_s * 1000;
     if (s.layers_path)
         s.net = NULL;
     int status = parse_codecs(&p);

@@ -282,9 +282,9 @@ static void drop_what_does_not_apply(const tool_usage *usage, struct words *w)
         !tool_given(usage, "--workers"))
         w->who.workers = 0; /* what started the workers knows how many there are */
     if (!(takes & GW_LINK_KEYS) && !w->who.servers && !tool_given(usage, "--keys"))
-        w->who.keys = NULL;
+        w->who.request.keys = NULL;
     if (!(takes & GW_LINK_INSECURE) && !tool_given(usage, "--insecure"))
-        w->who.insecure = false;
+        w->who.request.insecure = false;
     if (strcmp(w->o.optimizer, "momentum") != 0 && !tool_given(usage, "--momentum"))
         w->momentum = NAN;
 }
@@ -367,7 +367,7 @@ static int settle(struct words *w)
     o->lr = !isnan(w->lr) ? w->lr : plain ? 10 * o->lr : o->lr;
     o->weight_decay = isnan(w->weight_decay) ? o->weight_decay : w->weight_decay;
     o->stop_at_nonfinite = strcmp(w->nonfinite, "stop") == 0;
-    w->who.timeout_ms = o->timeout_s * 1000;
+    w->who.request.timeout_ms = o->timeout_s * 1000;
     return TOOL_DONE;
 }
 
@@ -417,7 +417,7 @@ static void describe(bool (*list)(size_t n, const char **name, const char **abou
 int gw_cmd_train(int argc, char **argv)
 {
     struct words w = {.o = GW_TRAIN_DEFAULTS,
-                      .who = {.rank = GW_MEMBERS_NO_RANK, .log = tool_show_log, .stop = stop_wanted},
+                      .who = {.rank = GW_MEMBERS_NO_RANK, .request = {.log = tool_show_log, .stop = stop_wanted}},
                       .nonfinite = "skip",
                       .wire = "auto",
                       .lr = NAN,

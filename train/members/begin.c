@@ -13,12 +13,12 @@ __attribute__((format(printf, 3, 4))) static void say(const struct gw_members_op
 {
     char line[512];
     va_list arguments;
-    if (!o->log || by->rank != 0)
+    if (!o->request.log || by->rank != 0)
         return;
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    o->log(line, o->user);
+    o->request.log(line, o->request.log_user);
 }
 
 /* The first link whose processes have such ranks. */
@@ -62,11 +62,11 @@ static gw_status check_options(const struct gw_link_scheme *scheme, const struct
         bool is_given;
         unsigned bit;
     } options[] = {{"--rank", o->rank != GW_MEMBERS_NO_RANK, GW_LINK_RANK},
-                   {"--rendezvous", o->rendezvous != NULL, GW_LINK_RENDEZVOUS},
-                   {"--advertise", o->advertise != NULL, GW_LINK_ADVERTISE},
-                   {"--keys", o->keys && !o->servers, GW_LINK_KEYS},
-                   {"--insecure", o->insecure, GW_LINK_INSECURE},
-                   {"--spin-us", o->spin_us > 0, GW_LINK_SPIN}};
+                   {"--rendezvous", o->request.rendezvous != NULL, GW_LINK_RENDEZVOUS},
+                   {"--advertise", o->request.advertise != NULL, GW_LINK_ADVERTISE},
+                   {"--keys", o->request.keys && !o->servers, GW_LINK_KEYS},
+                   {"--insecure", o->request.insecure, GW_LINK_INSECURE},
+                   {"--spin-us", o->request.spin_us > 0, GW_LINK_SPIN}};
     char links[100];
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (options[i].is_given && !(scheme->takes & options[i].bit))
@@ -93,13 +93,13 @@ static gw_status begin_told(const struct gw_members_options *o, struct gw_member
 {
     uint32_t size = o->workers, rank = o->rank;
     GW_TRY(gw_launcher_place(&size, &rank));
-    if (o->rendezvous)
-        snprintf(m->rendezvous, sizeof m->rendezvous, "%s", o->rendezvous);
-    else
+    if (!o->request.rendezvous) {
         GW_TRY(gw_launcher_meeting(rank, m->rendezvous, sizeof m->rendezvous));
+        m->request.rendezvous = m->rendezvous;
+    }
     const char *missing = size == 0                    ? "--workers N (or WORLD_SIZE)"
                           : rank == GW_MEMBERS_NO_RANK ? "--rank R (or RANK)"
-                          : !m->rendezvous[0]          ? "--rendezvous HOST:PORT (or MASTER_ADDR and MASTER_PORT)"
+                          : !m->request.rendezvous[0]  ? "--rendezvous HOST:PORT (or MASTER_ADDR and MASTER_PORT)"
                                                        : NULL;
     if (missing && gw_launcher_is_batch_script())
         return gw_fail(GW_ERR_ARGUMENT,
@@ -113,7 +113,6 @@ static gw_status begin_told(const struct gw_members_options *o, struct gw_member
     if (rank >= size)
         return gw_fail(GW_ERR_ARGUMENT, "rank %u of %u workers is invalid; ranks are 0 to %u", rank, size, size - 1);
     m->size = m->request.size = size, m->first = m->request.rank = rank, m->count = 1;
-    m->request.rendezvous = m->rendezvous;
     return GW_OK;
 }
 
@@ -150,24 +149,16 @@ gw_status gw_members_begin(const struct gw_members_options *o, struct gw_members
 {
     const struct gw_link_scheme *scheme = gw_members_find(o->link);
     char text[200];
-    *m = (struct gw_members){.scheme = scheme};
+    *m = (struct gw_members){.scheme = scheme, .request = o->request};
     if (!scheme)
         return gw_fail(GW_ERR_ARGUMENT, "there is no link \"%s\"; there are %s", o->link,
                        gw_members_list(0, !o->must_meet, " and ", text, sizeof text));
-    m->request = (struct gw_link_request){.advertise = o->advertise,
-                                          .keys = o->keys,
-                                          .insecure = o->insecure,
-                                          .timeout_ms = o->timeout_ms,
-                                          .spin_us = o->spin_us,
-                                          .log = o->log,
-                                          .log_user = o->user,
-                                          .stop = o->stop,
-                                          .stop_user = o->user};
-    m->servers = (gw_ps_client_options){.struct_bytes = sizeof m->servers,
-                                        .servers = o->servers,
-                                        .keys = o->keys,
-                                        .timeout_ms = o->timeout_ms,
-                                        .connect_ms = o->timeout_ms}; /* workers may be started before the servers */
+    m->servers =
+        (gw_ps_client_options){.struct_bytes = sizeof m->servers,
+                               .servers = o->servers,
+                               .keys = o->request.keys,
+                               .timeout_ms = o->request.timeout_ms,
+                               .connect_ms = o->request.timeout_ms}; /* workers may be started before the servers */
     if (o->must_meet && gw_members_is_alone(scheme))
         return gw_fail(GW_ERR_ARGUMENT, "on --link %s members never meet, and they must here", scheme->name);
     GW_TRY(check_options(scheme, o));

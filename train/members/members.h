@@ -14,20 +14,14 @@
 #define GW_MEMBERS_NO_RANK GW_LAUNCHER_NO_RANK
 
 struct gw_members_options {
-    const char *link;       /* a scheme's name; NULL: not given (gw_members_choose_link) */
-    uint32_t workers;       /* 0: not given. mpi: if given, it must be the number of ranks */
-    uint32_t rank;          /* tcp, servers; GW_MEMBERS_NO_RANK: not given */
-    const char *rendezvous; /* tcp: HOST:PORT; NULL: not given */
-    const char *advertise, *keys;
+    const char *link; /* a scheme's name; NULL: not given (gw_members_choose_link) */
+    uint32_t workers; /* 0: not given. mpi: if given, it must be the number of ranks */
+    uint32_t rank;    /* tcp, servers; GW_MEMBERS_NO_RANK: not given */
     /* "HOST:PORT,...": parameter servers that own the slices; NULL: the members of link 0 own them */
     const char *servers;
-    bool insecure;
-    uint32_t spin_us; /* tcp: the key spin_us of gw_link_open */
-    bool must_meet;   /* true: links on which members never meet each other are refused */
-    uint32_t timeout_ms;
-    void (*log)(const char *line, void *user); /* NULL: none */
-    bool (*stop)(void *user); /* called while tcp's members meet, and while servers are awaited; NULL: never */
-    void *user;               /* is given to both functions */
+    bool must_meet; /* true: links on which members never meet each other are refused */
+    /* what the links are opened with, without rank and size; log and stop are called while servers are awaited, too */
+    struct gw_link_request request;
 };
 
 struct gw_members {
@@ -35,8 +29,8 @@ struct gw_members {
     uint32_t size;                  /* how many workers there are in all */
     uint32_t first, count;          /* this process's ranks */
     struct gw_link_request request; /* what its links are opened with */
-    char rendezvous[300];
-    gw_ps_client_options servers; /* the options of each rank's client; servers NULL: there are no servers */
+    char rendezvous[300];           /* the request's, if the environment says it */
+    gw_ps_client_options servers;   /* the options of each rank's client; servers NULL: there are no servers */
     /* the clients of this process's ranks, once connected. NULL without servers, and with the scheme `servers` */
     gw_ps_client **clients;
     gw_link opened; /* the link from which begin knows the ranks; ops NULL: it was handed over, or there is none */

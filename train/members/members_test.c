@@ -50,15 +50,15 @@ TEST(options_fit_their_link)
         {{.link = "local", .workers = 3, .rank = NO}, NULL, 3, 0, 3},
         {{.link = "local", .rank = 0}, "--rank is for --link tcp and servers, and --link is local", 0, 0, 0},
         {{.link = "local", .rank = 0, .must_meet = true}, "--rank is for --link tcp, and --link is local", 0, 0, 0},
-        {{.link = "local", .rank = NO, .insecure = true}, "--insecure is for --link tcp,", 0, 0, 0},
-        {{.link = "local", .rank = NO, .keys = "k"}, "--keys is for --link tcp and servers,", 0, 0, 0},
+        {{.link = "local", .rank = NO, .request.insecure = true}, "--insecure is for --link tcp,", 0, 0, 0},
+        {{.link = "local", .rank = NO, .request.keys = "k"}, "--keys is for --link tcp and servers,", 0, 0, 0},
         {{.link = "pigeon", .rank = NO}, "there are local, tcp, mpi and servers", 0, 0, 0},
         {{.link = "servers", .workers = 2, .rank = 1, .servers = "h:1", .must_meet = true}, "never meet", 0, 0, 0},
         {{.link = "tcp", .rank = NO}, "tcp needs --workers N", 0, 0, 0},
         {{.link = "tcp", .workers = 2, .rank = NO}, "tcp needs --rank R", 0, 0, 0},
         {{.link = "tcp", .workers = 2, .rank = 1}, "tcp needs --rendezvous HOST:PORT", 0, 0, 0},
-        {{.link = "tcp", .workers = 2, .rank = 2, .rendezvous = "h:1"}, "ranks are 0 to 1", 0, 0, 0},
-        {{.link = "tcp", .workers = 2, .rank = 1, .rendezvous = "h:1"}, NULL, 2, 1, 1},
+        {{.link = "tcp", .workers = 2, .rank = 2, .request.rendezvous = "h:1"}, "ranks are 0 to 1", 0, 0, 0},
+        {{.link = "tcp", .workers = 2, .rank = 1, .request.rendezvous = "h:1"}, NULL, 2, 1, 1},
         {{.link = "servers", .workers = 2, .rank = 1}, "needs --servers HOST:PORT", 0, 0, 0},
         {{.link = "servers", .workers = 2, .rank = NO, .servers = "h:1"}, "needs --rank R", 0, 0, 0},
         {{.link = "servers", .workers = 2, .rank = 2, .servers = "h:1"}, "ranks are 0 to 1", 0, 0, 0},
@@ -105,9 +105,9 @@ TEST(waiting_for_servers_is_told)
                                                .workers = 2,
                                                .rank = 1,
                                                .servers = "127.0.0.1:9", /* nobody is there */
-                                               .timeout_ms = 60000,
-                                               .log = keep,
-                                               .stop = stop_after_five};
+                                               .request.timeout_ms = 60000,
+                                               .request.log = keep,
+                                               .request.stop = stop_after_five};
     struct gw_members m;
     gw_ps_client *client;
     logged[0] = 0;
@@ -124,7 +124,7 @@ TEST(waiting_for_servers_is_told)
 /* Without a launcher, members are threads. torchrun says where they meet, so tcp joins them, and rank 0 says so. */
 TEST(a_link_is_chosen)
 {
-    struct gw_members_options options = {.rank = NO, .log = keep};
+    struct gw_members_options options = {.rank = NO, .request.log = keep};
     assert_int_equal(gw_members_choose_link(&options), GW_OK);
     assert_string_equal(options.link, "local");
     setenv("WORLD_SIZE", "2", 1);
