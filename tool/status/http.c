@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <microhttpd.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,14 +181,12 @@ static gw_status parse_address(const char *listen, bool insecure, struct gw_net_
     return status;
 }
 
-/* Returns a socket that listens, or -1 with errno set. If libmicrohttpd makes the socket, errno is lost: version 1.0
- * leaves that of its own cleaning up. */
-static int listen_at(const struct gw_net_address *address, char port[NI_MAXSERV])
+/* Returns a socket that listens, at *own, or -1 with errno set. If libmicrohttpd makes the socket, errno is lost:
+ * version 1.0 leaves that of its own cleaning up. */
+static int listen_at(const struct gw_net_address *address, struct gw_net_address *own)
 {
     const int family = address->socket.any.sa_family, on = 1, off = 0;
     const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    struct sockaddr_storage bound;
-    socklen_t bytes = sizeof bound;
     if (fd < 0)
         return -1;
     /* Old connections of a server that has ended do not hold the port. [::] is all addresses of the machine, as it is
@@ -197,8 +194,7 @@ static int listen_at(const struct gw_net_address *address, char port[NI_MAXSERV]
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
         (family != AF_INET6 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0) &&
         bind(fd, &address->socket.any, address->socket_bytes) == 0 && listen(fd, SOMAXCONN) == 0 &&
-        getsockname(fd, (struct sockaddr *)&bound, &bytes) == 0 &&
-        getnameinfo((const struct sockaddr *)&bound, bytes, NULL, 0, port, NI_MAXSERV, NI_NUMERICSERV) == 0)
+        gw_net_address_of_socket(fd, false, own) == GW_OK)
         return fd;
     const int why = errno;
     close(fd);
@@ -221,7 +217,7 @@ static bool start(struct tool_status *status, int fd)
 
 int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, struct tool_status **out)
 {
-    struct gw_net_address address;
+    struct gw_net_address address, own;
     gw_status parsed = parse_address(listen, insecure, &address);
     if (parsed == GW_OK)
         parsed = gw_ps_numbers_begin(server);
@@ -231,8 +227,7 @@ int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, st
     if (!status)
         return TOOL_FAILED;
     status->server = server;
-    char port[NI_MAXSERV];
-    const int fd = listen_at(&address, port);
+    const int fd = listen_at(&address, &own);
     if (fd < 0 || !start(status, fd)) { /* the program ends then, and its socket with it */
         tool_fail("the status page cannot listen at %s: %s", address.place,
                   fd >= 0               ? "no memory or threads"
@@ -241,8 +236,7 @@ int tool_status_open(gw_ps_server *server, const char *listen, bool insecure, st
         free(status);
         return TOOL_FAILED;
     }
-    const char *place = address.place;
-    snprintf(status->url, sizeof status->url, "http://%.*s:%s/", (int)(strrchr(place, ':') - place), place, port);
+    snprintf(status->url, sizeof status->url, "http://%s/", own.place);
     *out = status;
     return TOOL_DONE;
 }
