@@ -363,7 +363,6 @@ static gw_status collect_before(struct gw_worker *w, uint64_t step)
 static gw_status lead(struct gw_worker *w, uint64_t t)
 {
     struct gw_team *team = w->team;
-    w->lr = gw_schedule_rate(&team->schedule, team->options->lr, t, team->steps, team->steps_per_epoch);
     if (!team->stopped && (w->control.stop_wished || gw_team_may_stop(team))) {
         team->stopped = true;
         w->stop_at = t + 1;
@@ -399,10 +398,10 @@ static gw_status step(struct gw_worker *w, uint64_t t)
     gw_step_result full = {0};
     double begin = gw_clock_seconds();
 
+    w->lr =
+        gw_schedule_rate(&team->schedule, o->lr, t, team->steps, team->steps_per_epoch); /* until rank 0 tells its */
     if (leads(w))
         GW_TRY(lead(w, t));
-    else /* until rank 0 tells its rate */
-        w->lr = gw_schedule_rate(&team->schedule, o->lr, t, team->steps, team->steps_per_epoch);
     if (*team->server_optimizer)
         GW_TRY(gw_exchange_set(w->exchange, GW_EXCHANGE_RATE, w->lr));
     if (team->rule.rule == GW_RULE_SVRG && (t % team->steps_per_epoch == 0 || t == team->begin))
