@@ -491,8 +491,3 @@ json_t *gw_train_summary_json(const struct gw_train_summary *s)
     }
     return o;
 }
-
-gw_status gw_metrics_write_summary(const char *out, const struct gw_train_summary *summary)
-{
-    return gw_file_write_json(out, GW_SUMMARY_FILE, gw_train_summary_json(summary));
-}

@@ -101,6 +101,4 @@ void gw_metrics_abandon(struct gw_metrics *metrics);
 /* The summary in the form of the run's summary.json. NULL: there is no memory. */
 json_t *gw_train_summary_json(const struct gw_train_summary *summary);
 
-gw_status gw_metrics_write_summary(const char *out, const struct gw_train_summary *summary);
-
 #endif

@@ -560,7 +560,8 @@ static gw_status save(struct gw_team *team, const struct gw_train_summary *summa
                                   .arrays = {[GW_PARAMS] = team->workers[0].params, [GW_EMA] = team->workers[0].ema}};
     GW_TRY(gw_checkpoint_write(out, GW_PARAMETER_FILE, &final));
     GW_TRY(gw_metrics_commit(&team->metrics));
-    return gw_metrics_write_summary(out, summary); /* the last file: a folder with a summary is complete */
+    /* the last file: a folder with a summary is complete */
+    return gw_file_write_json(out, GW_SUMMARY_FILE, gw_train_summary_json(summary));
 }
 
 static gw_status say_stopped(const struct gw_team *team)
