@@ -6,8 +6,8 @@
 
 #define TOOL_NPY_MAX_RANK 32
 
-/* Writes float32 values of the given shape in C order. Rank 0 is one number. The file is whole then, and
- * tool_output_commit gives it its name. After an error nothing is left of it. */
+/* Writes float32 values of the given shape, of rank 0 (one number) to TOOL_NPY_MAX_RANK, in C order. The file is whole
+ * then, and tool_output_commit gives it its name. After an error nothing is left of it. */
 int tool_npy_write(tool_output *output, const char *path, const float *data, const uint64_t *shape, int rank);
 
 /* What the header of a file says. */
