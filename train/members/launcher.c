@@ -44,25 +44,6 @@ static gw_status whole_number(const char *name, uint32_t *value, bool *found)
     return GW_OK;
 }
 
-struct gw_launcher gw_launcher_find(void)
-{
-    struct gw_launcher found = {.size = 1};
-    for (unsigned i = 0; i < N_LAUNCHERS; i++) {
-        bool has_size, has_rank;
-        gw_ignore(whole_number(launchers[i].size, &found.size, &has_size)); /* who uses the numbers refuses bad ones */
-        gw_ignore(whole_number(launchers[i].rank, &found.rank, &has_rank));
-        if (!has_size || !has_rank)
-            continue;
-        found.name = launchers[i].name;
-        found.mpi = launchers[i].mpi && getenv(launchers[i].mpi);
-        found.tcp = launchers[i].tcp && getenv(launchers[i].tcp);
-        return found;
-    }
-    return (struct gw_launcher){.size = 1};
-}
-
-/* ---- which rank, how many, where ------------------------------------------------------------------------- */
-
 /* What the two variables of one launcher, or of the user, say. */
 struct said {
     const char *name, *rank_name;
@@ -76,6 +57,24 @@ static gw_status ask(const char *name, const char *size, const char *rank, struc
     GW_TRY(whole_number(size, &said->size, &said->has_size));
     return whole_number(rank, &said->rank, &said->has_rank);
 }
+
+struct gw_launcher gw_launcher_find(void)
+{
+    for (unsigned i = 0; i < N_LAUNCHERS; i++) {
+        struct said s;
+        gw_ignore(
+            ask(launchers[i].name, launchers[i].size, launchers[i].rank, &s)); /* who uses them refuses bad ones */
+        if (s.has_size && s.has_rank)
+            return (struct gw_launcher){.name = s.name,
+                                        .size = s.size,
+                                        .rank = s.rank,
+                                        .mpi = launchers[i].mpi && getenv(launchers[i].mpi),
+                                        .tcp = launchers[i].tcp && getenv(launchers[i].tcp)};
+    }
+    return (struct gw_launcher){.size = 1};
+}
+
+/* ---- which rank, how many, where ------------------------------------------------------------------------- */
 
 gw_status gw_launcher_place(uint32_t *size, uint32_t *rank)
 {
