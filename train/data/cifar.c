@@ -57,8 +57,9 @@ static gw_status read_files(const char *folder, const char *const *names, int n_
     return status;
 }
 
-gw_status gw_data_cifar(const char *folder, struct gw_data *data)
+gw_status gw_data_cifar(const char *folder, const char *test, struct gw_data *data)
 {
+    (void)test;
     data->channels = 3;
     data->height = data->width = 32;
     data->classes = 10;

@@ -35,12 +35,6 @@ static gw_status load_mnist(const char *folder, const char *test, struct gw_data
     return GW_OK;
 }
 
-static gw_status load_cifar(const char *folder, const char *test, struct gw_data *data)
-{
-    (void)test;
-    return gw_data_cifar(folder, data);
-}
-
 static void test_on_training_set(struct gw_data *data)
 {
     data->test = data->train;
@@ -127,7 +121,7 @@ static const struct {
     {"digits", "drawn digits of 28x28", true, false, 10, is_digits, NULL, load_digits},
     {"uneven[:OPTIONS]", "drawn rows, GSpar's section 5.1", true, false, 2, is_uneven, NULL, load_uneven},
     {"DIR", "a folder with MNIST's four files", false, false, 10, NULL, MNIST_FILE, load_mnist},
-    {"DIR", "a folder with CIFAR-10's six binary files", false, false, 10, NULL, "data_batch_1.bin", load_cifar},
+    {"DIR", "a folder with CIFAR-10's six binary files", false, false, 10, NULL, "data_batch_1.bin", gw_data_cifar},
     {"FILE", "LIBSVM text, two classes", false, true, 2, is_file, NULL, load_libsvm}, /* last: any other file */
 };
 enum { N_SOURCES = sizeof sources / sizeof *sources };

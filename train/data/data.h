@@ -82,8 +82,8 @@ gw_status gw_samples_alloc_rows(uint32_t n, uint64_t n_values, struct gw_samples
 gw_status gw_data_idx(const char *folder, const char *images, const char *labels, uint32_t classes,
                       struct gw_samples *samples, uint32_t *height, uint32_t *width);
 
-/* Reads CIFAR-10's binary files: FOLDER/data_batch_1.bin to 5 and FOLDER/test_batch.bin, of any length. */
-gw_status gw_data_cifar(const char *folder, struct gw_data *data);
+/* Reads CIFAR-10's binary files: FOLDER/data_batch_1.bin to 5 and FOLDER/test_batch.bin, of any length. test: NULL. */
+gw_status gw_data_cifar(const char *folder, const char *test, struct gw_data *data);
 
 /* Draws `n` digits of 28x28; `split` keeps training and test pictures apart. The same arguments give the same bytes. */
 gw_status gw_data_digits(uint32_t split, uint32_t n, struct gw_samples *samples);

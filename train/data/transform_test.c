@@ -339,7 +339,7 @@ TEST_BETWEEN(cifar_is_read_file_by_file, make_folder, clean_up)
     struct gw_data data = {.channels = 0};
     for (int f = 0; f < 6; f++)
         put_batch(f, 1 + (uint32_t)f % 3, (uint8_t)(f + 4), 0);
-    assert_int_equal(gw_data_cifar(folder, &data), GW_OK);
+    assert_int_equal(gw_data_cifar(folder, NULL, &data), GW_OK);
     assert_true(data.channels == 3 && data.height == 32 && data.width == 32 && data.classes == 10);
     assert_int_equal(data.train.n, 1 + 2 + 3 + 1 + 2);
     assert_int_equal(data.test.n, 3);
@@ -363,13 +363,13 @@ TEST_BETWEEN(cifar_is_read_file_by_file, make_folder, clean_up)
                {0, 1, 0, "has 0 bytes"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         put_batch(2, bad[i].n, bad[i].label, bad[i].n_more);
-        assert_int_equal(gw_data_cifar(folder, &data), GW_ERR_SYSTEM);
+        assert_int_equal(gw_data_cifar(folder, NULL, &data), GW_ERR_SYSTEM);
         CHECK(strstr(gw_last_error(), bad[i].words) && strstr(gw_last_error(), files[2]), "%s", gw_last_error());
         gw_data_free(&data);
     }
     for (int pipe = 0; pipe < 2; pipe++) {
         assert_int_equal(pipe ? mkfifo(in(files[2]), 0600) : unlink(in(files[2])), 0);
-        assert_int_equal(gw_data_cifar(folder, &data), GW_ERR_SYSTEM);
+        assert_int_equal(gw_data_cifar(folder, NULL, &data), GW_ERR_SYSTEM);
         CHECK(strstr(gw_last_error(), pipe ? "a pipe" : "CIFAR-10") && strstr(gw_last_error(), files[2]), "%s",
               gw_last_error());
     }
