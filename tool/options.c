@@ -181,7 +181,7 @@ int tool_parse(const tool_usage *usage, int *argc, char **argv)
             return TOOL_HELPED;
         }
         if (is_quiet) {
-            tool_be_quiet();
+            tool_quiet = true;
             continue;
         }
         if (option->kind != TOOL_FLAG && !value) {

@@ -11,21 +11,12 @@
 
 enum { COLUMNS = 80, LEAST = 20, MOST = 500 };
 
-static bool quiet, shown;
-
-void tool_be_quiet(void)
-{
-    quiet = true;
-}
-
-bool tool_is_quiet(void)
-{
-    return quiet;
-}
+bool tool_quiet;
+static bool shown;
 
 bool tool_has_terminal(void)
 {
-    return !quiet && isatty(STDERR_FILENO);
+    return !tool_quiet && isatty(STDERR_FILENO);
 }
 
 /* The window's size and COLUMNS may both be there. The line fits both. */

@@ -127,9 +127,8 @@ void tool_catch_stops(void (*handler)(int signal_number), int flags);
 
 /* ---- progress: progress.c ---- */
 
-/* --quiet: no progress and no notes are shown from here on, only results, warnings and errors. */
-void tool_be_quiet(void);
-bool tool_is_quiet(void);
+/* --quiet: no progress and no notes are shown, only results, warnings and errors. */
+extern bool tool_quiet;
 
 /* True if progress is shown on a terminal. */
 bool tool_has_terminal(void);

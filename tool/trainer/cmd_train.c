@@ -49,7 +49,7 @@ static bool stop_wanted(void *user)
 static void show_note(const char *text, void *user)
 {
     (void)user;
-    if (!tool_is_quiet())
+    if (!tool_quiet)
         tool_note("%s", text);
 }
 
@@ -92,7 +92,7 @@ static void show_progress(const struct gw_train_progress *p, void *user)
     struct display *d = user;
     double now = gw_clock_seconds(), pause = d->terminal ? 0.1 : 10;
     bool last = p->step == p->steps;
-    if (tool_is_quiet())
+    if (tool_quiet)
         return;
     if (now - d->last < pause && !last)
         return;
