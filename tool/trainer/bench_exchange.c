@@ -575,7 +575,7 @@ static void forget(struct bench *b)
 int tool_bench_exchange(int argc, char **argv)
 {
     static struct bench b = {.runs = 7};
-    struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .must_meet = true, .request.log = tool_show_log};
+    struct gw_members_options who = {.rank = GW_LAUNCHER_NO_RANK, .must_meet = true, .request.log = tool_show_log};
     struct tool_links_help links;
     tool_describe_links(false, &links);
     uint32_t threads = 1, timeout_s = 120;

@@ -264,7 +264,7 @@ int gw_cmd_probe(int argc, char **argv)
     static struct probe p = {.work = {.runs = 7, .link = {.run_elements = GW_PROBE_RUN_ELEMENTS}},
                              .team = {.n_links = 1}};
     static struct subject s = {.net = "lenet", .batch = 64, .threads = 1};
-    struct gw_members_options who = {.rank = GW_MEMBERS_NO_RANK, .must_meet = true, .request.log = tool_show_log};
+    struct gw_members_options who = {.rank = GW_LAUNCHER_NO_RANK, .must_meet = true, .request.log = tool_show_log};
     struct tool_links_help links;
     tool_describe_links(false, &links);
     uint32_t timeout_s = 120;

@@ -417,7 +417,7 @@ static void describe(bool (*list)(size_t n, const char **name, const char **abou
 int gw_cmd_train(int argc, char **argv)
 {
     struct words w = {.o = GW_TRAIN_DEFAULTS,
-                      .who = {.rank = GW_MEMBERS_NO_RANK, .request = {.log = tool_show_log, .stop = stop_wanted}},
+                      .who = {.rank = GW_LAUNCHER_NO_RANK, .request = {.log = tool_show_log, .stop = stop_wanted}},
                       .nonfinite = "skip",
                       .wire = "auto",
                       .lr = NAN,

@@ -61,7 +61,7 @@ static gw_status check_options(const struct gw_link_scheme *scheme, const struct
         const char *option;
         bool is_given;
         unsigned bit;
-    } options[] = {{"--rank", o->rank != GW_MEMBERS_NO_RANK, GW_LINK_RANK},
+    } options[] = {{"--rank", o->rank != GW_LAUNCHER_NO_RANK, GW_LINK_RANK},
                    {"--rendezvous", o->request.rendezvous != NULL, GW_LINK_RENDEZVOUS},
                    {"--advertise", o->request.advertise != NULL, GW_LINK_ADVERTISE},
                    {"--keys", o->request.keys && !o->servers, GW_LINK_KEYS},
@@ -97,10 +97,10 @@ static gw_status begin_told(const struct gw_members_options *o, struct gw_member
         GW_TRY(gw_launcher_meeting(rank, m->rendezvous, sizeof m->rendezvous));
         m->request.rendezvous = m->rendezvous;
     }
-    const char *missing = size == 0                    ? "--workers N (or WORLD_SIZE)"
-                          : rank == GW_MEMBERS_NO_RANK ? "--rank R (or RANK)"
-                          : !m->request.rendezvous[0]  ? "--rendezvous HOST:PORT (or MASTER_ADDR and MASTER_PORT)"
-                                                       : NULL;
+    const char *missing = size == 0                     ? "--workers N (or WORLD_SIZE)"
+                          : rank == GW_LAUNCHER_NO_RANK ? "--rank R (or RANK)"
+                          : !m->request.rendezvous[0]   ? "--rendezvous HOST:PORT (or MASTER_ADDR and MASTER_PORT)"
+                                                        : NULL;
     if (missing && gw_launcher_is_batch_script())
         return gw_fail(GW_ERR_ARGUMENT,
                        "this process is no rank of the Slurm job, because srun did not start it; put srun before the "

@@ -11,12 +11,10 @@
 
 #include <gradwire/gradwire.h>
 
-#define GW_MEMBERS_NO_RANK GW_LAUNCHER_NO_RANK
-
 struct gw_members_options {
     const char *link; /* a scheme's name; NULL: not given (gw_members_choose_link) */
     uint32_t workers; /* 0: not given. mpi: if given, it must be the number of ranks */
-    uint32_t rank;    /* tcp, servers; GW_MEMBERS_NO_RANK: not given */
+    uint32_t rank;    /* tcp, servers; GW_LAUNCHER_NO_RANK: not given */
     /* "HOST:PORT,...": parameter servers that own the slices; NULL: the members of link 0 own them */
     const char *servers;
     bool must_meet; /* true: links on which members never meet each other are refused */

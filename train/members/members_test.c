@@ -37,7 +37,7 @@ TEST(every_link_is_found)
     assert_null(gw_members_find(""));
 }
 
-#define NO GW_MEMBERS_NO_RANK
+#define NO GW_LAUNCHER_NO_RANK
 
 /* What begin says of options. words NULL: it takes them, and then `first`, `count` and `size` are known. */
 TEST(options_fit_their_link)

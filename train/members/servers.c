@@ -9,7 +9,7 @@ gw_status gw_members_begin_alone(const struct gw_members_options *o, struct gw_m
     uint32_t rank = o->rank, size = o->workers;
     gw_ps_client *client;
     GW_TRY(gw_launcher_place(&size, &rank));
-    if (!o->servers || rank == GW_MEMBERS_NO_RANK)
+    if (!o->servers || rank == GW_LAUNCHER_NO_RANK)
         return gw_fail(GW_ERR_ARGUMENT, "the link servers needs %s",
                        o->servers ? "--rank R (or RANK)" : "--servers HOST:PORT,...");
     m->size = o->workers;
