@@ -17,6 +17,7 @@ TEST(parts_add_up)
     double whole_loss = 0;
     uint32_t whole_correct = 0;
     assert_int_equal(gw_data_load("digits", NULL, &data), GW_OK);
+    assert_int_equal(gw_data_transform(&data, NULL), GW_OK);
     assert_true(data.test.n > N);
     assert_int_equal(gw_network_create("mlp:784-16-10", &net), GW_OK);
     float *params = gw_calloc(NULL, net.n_storage, sizeof *params);
