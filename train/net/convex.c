@@ -49,11 +49,3 @@ void gw_convex_pass(const struct gw_convex *problem, const struct gw_samples *sa
             sum[rows->index[k]] += step * rows->value[k];
     }
 }
-
-double gw_convex_norm2(const float *w, size_t n)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += (double)w[i] * w[i];
-    return sum;
-}

@@ -25,7 +25,4 @@ void gw_convex_pass(const struct gw_convex *problem, const struct gw_samples *sa
                     uint32_t first, uint32_t n, const float *w, double *loss, uint32_t *correct, double scale,
                     double *sum);
 
-/* |w|^2 */
-double gw_convex_norm2(const float *w, size_t n);
-
 #endif

@@ -101,11 +101,13 @@ void gw_convex_worker_evaluate(const struct gw_worker *w, struct gw_step_record 
     const struct gw_data *data = &team->data;
     const float *shown = w->ema ? w->ema : w->params;
     uint32_t begin, count;
-    double unused_loss = 0;
+    double unused_loss = 0, norm2 = 0;
     gw_order_share(data->train.n, team->evaluators, gw_worker_place(w), &begin, &count);
     gw_convex_pass(problem, &data->train, NULL, begin, count, shown, &record->full_loss, &record->full_correct, 0,
                    NULL);
-    record->l2_term = team->decay / 2 * gw_convex_norm2(shown, team->network.n_storage);
+    for (size_t i = 0; i < team->network.n_storage; i++)
+        norm2 += (double)shown[i] * shown[i];
+    record->l2_term = team->decay / 2 * norm2;
     record->test_correct = record->full_correct;
     if (data->test_is_train)
         return;
