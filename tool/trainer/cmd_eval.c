@@ -22,7 +22,7 @@ static int take_data(const tool_usage *usage, tool_run *of, struct gw_eval_optio
             "%s does not say what data its run had: a run's folder has a run.json that does, but a parameter file by "
             "itself has not; name them with --data DIR (or FILE, digits, uneven)",
             o->from);
-    o->data_are = others || other_test ? NULL : of->data_are;
+    o->data_are = others || other_test ? NULL : json_string_value(json_object_get(of->json, "data"));
     tool_run_tell(of);
     return tool_run_find_data(usage, of);
 }

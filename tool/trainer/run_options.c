@@ -98,9 +98,7 @@ static int set_value(const tool_option *option, const json_t *value, const tool_
 int tool_run_open(const char *from, tool_run *run)
 {
     *run = (tool_run){.from = from};
-    const int status = tool_exit_status(gw_run_file_read(from, &run->json), NULL);
-    run->data_are = json_string_value(json_object_get(run->json, "data"));
-    return status;
+    return tool_exit_status(gw_run_file_read(from, &run->json), NULL);
 }
 
 void tool_run_close(tool_run *run)

@@ -6,10 +6,9 @@
 #include "tool.h"
 
 typedef struct tool_run {
-    const char *from;     /* the folder, or a parameter file in it */
-    json_t *json;         /* what run.json holds; texts that were taken point into it. NULL: there is none */
-    const char *data_are; /* which data the run had (gw_data_describe); NULL: it is not known */
-    char notes[4096];     /* what the command line says differently from the run */
+    const char *from; /* the folder, or a parameter file in it */
+    json_t *json;     /* what run.json holds; texts that were taken point into it. NULL: there is none */
+    char notes[4096]; /* what the command line says differently from the run */
 } tool_run;
 
 /* Reads run.json of `from`. Returns TOOL_DONE, also if there is none; or an exit status, with the message printed. */
