@@ -130,7 +130,7 @@ static int add_row(bench *b, const subject *s, enum operation operation, double 
     if (status < 0)
         return tool_exit_status(status, s->spec);
     double n = (double)b->n_elems;
-    json_t *row = json_pack("{s:o, s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "codec", tool_json_text(s->spec), "operation",
+    json_t *row = json_pack("{s:o, s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "codec", gw_json_text(s->spec), "operation",
                             operations[operation], "frame", push ? "push" : "average", "code", info.code, "seconds",
                             seconds, "elements_per_second", n / seconds, "bits_per_element",
                             8.0 * (double)info.payload_bytes / n, "entropy_bits_per_element", entropy);

@@ -147,12 +147,12 @@ static int print_json(const tool_profile *p, const gw_advice *advice, const doub
         json_t *row = json_pack("{s:s, s:f, s:i, s:f, s:f}", "codec", spec_of(p, one->codec), "step_ms", one->step_ms,
                                 "groups", (int)one->n_groups, "bytes", one->bytes, "speedup", one->speedup);
         json_object_set_new(row, "pays", json_boolean(one->pays));
-        json_object_set_new(row, "points_lost", tool_json_real(lost[one->codec]));
+        json_object_set_new(row, "points_lost", gw_json_real(lost[one->codec]));
         const double from = floats ? INFINITY : one->pays_from_ms_per_byte;
-        json_object_set_new(row, "pays_from_ms_per_byte", tool_json_real(from));
+        json_object_set_new(row, "pays_from_ms_per_byte", gw_json_real(from));
         json_object_set_new(row, "pays_below_bits_per_second",
-                            tool_json_real(isinf(from) ? INFINITY : bits_per_second(from)));
-        json_object_set_new(row, "off_by", tool_json_real(off_by(p, one->codec)));
+                            gw_json_real(isinf(from) ? INFINITY : bits_per_second(from)));
+        json_object_set_new(row, "off_by", gw_json_real(off_by(p, one->codec)));
         json_array_append_new(rows, row);
     }
     const gw_codec_advice *taken = take(advice, lost, most_lost);
@@ -162,7 +162,7 @@ static int print_json(const tool_profile *p, const gw_advice *advice, const doub
                                      taken->pays, "codecs", rows, "assumed", "compress", gw_compress_name(p->compress),
                                      "members", (int)p->profile.link.members, "alpha_ms", p->profile.link.alpha_ms,
                                      "ms_per_byte", p->profile.link.ms_per_byte, "floats", advice->assumed_floats,
-                                     "most_points_lost", tool_json_real(most_lost)));
+                                     "most_points_lost", gw_json_real(most_lost)));
 }
 
 static int parse_lost(const char *text, double *out)

@@ -58,7 +58,7 @@ int gw_cmd_decode(int argc, char **argv)
                   (unsigned long long)frame.info.begin, frame.info.average ? "the average" : "the push",
                   frame.info.workers, frame.info.workers == 1 ? "" : "s");
     if (status == TOOL_DONE && json)
-        status = tool_print_json(json_pack("{s:o, s:s, s:I, s:I}", "output", tool_json_text(out_path), "codec",
+        status = tool_print_json(json_pack("{s:o, s:s, s:I, s:I}", "output", gw_json_text(out_path), "codec",
                                            frame.info.codec, "begin", (json_int_t)frame.info.begin, "elements",
                                            (json_int_t)n_elems));
     free(values);

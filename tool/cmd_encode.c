@@ -171,7 +171,7 @@ static int add_analysis(encode_job *job, json_t *object)
     free(sent);
     if (result < 0)
         return tool_exit_status(result, job->out_path);
-    json_object_set_new(object, "variance_factor", tool_json_real(sum_sent / sum));
+    json_object_set_new(object, "variance_factor", gw_json_real(sum_sent / sum));
     if (gw_encoder_traits_of(job->encoder).state_bytes > 0 && job->state) {
         gw_encoder_condition condition;
         gw_encoder_describe(job->encoder, &condition);

@@ -3,7 +3,6 @@
 #include "tool.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,21 +104,6 @@ bool tool_json_is_whole(void)
     const bool whole = !json_lacks;
     json_lacks = false;
     return whole;
-}
-
-json_t *tool_json_real(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-json_t *tool_json_text(const char *text)
-{
-    json_t *json = json_string(text);
-    if (json || !text)
-        return json ? json : json_null();
-    char shown[8192];
-    gw_show(text, "", shown, sizeof shown);
-    return json_string(shown);
 }
 
 char *tool_json_without_markup(const json_t *json, size_t flags)

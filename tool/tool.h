@@ -7,6 +7,7 @@
 #define GRADWIRE_TOOL_H
 
 #include "codec/parts.h"
+#include "json_values.h"
 #include "predict/model.h"
 #include "predict/networks.h"
 #include <gradwire/gradwire.h>
@@ -85,12 +86,6 @@ bool tool_json_is_whole(void);
 /* Writes one JSON object and a line end to standard output and releases it. Floats are written with 17 digits, so they
  * read back as the same number. NULL (jansson had no memory) fails. */
 int tool_print_json(json_t *object);
-
-/* A number, or null if it is not finite: JSON has no NAN and no infinity. */
-json_t *tool_json_real(double value);
-
-/* A text from outside, such as a path. Bytes that are not UTF-8 become \xNN, because JSON has none. NULL: null. */
-json_t *tool_json_text(const char *text);
 
 /* JSON as a text that the caller frees, with \u003c and so on for every <, > and &. In JSON these stand in strings
  * only. So it holds no markup, and is safe in any place of a page. flags: of jansson. NULL: no memory, or

@@ -42,7 +42,7 @@ ROOMS = {
     "tool/report": {"base", "disk", "report"},
     "tool/status": {"base", "pserver/server", "src/net", "status"},
 }
-NO_ROOM = ""  # headers in no room: types.h and random.h, which the trainer's rooms share, and those of the tool
+NO_ROOM = ""  # headers in no room: three that the trainer's rooms share, such as types.h, and those of the tool
 
 
 SOCKETS = Path(__file__).resolve().parents[2] / "src"  # its net/ is another room than the trainer's net/

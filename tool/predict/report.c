@@ -65,7 +65,7 @@ static int print_json(const struct prediction *p, json_t *reading)
                                 "network_latency_s", c->network_latency_s, "network_bandwidth", c->network_bandwidth);
     json_t *root =
         json_pack("{s:s?, s:o, s:o, s:s, s:s, s:f, s:f, s:I, s:f, s:f, s:O, s:o}", "net", p->net, "cluster_name",
-                  tool_json_text(p->cluster_name), "cluster", cluster, "scaling", p->scaling, "owners", p->owners,
+                  gw_json_text(p->cluster_name), "cluster", cluster, "scaling", p->scaling, "owners", p->owners,
                   "overlap", o->overlap, "stragglers", o->straggler_cv, "batch", (json_int_t)o->batch, "batch_seconds",
                   o->batch_seconds, "gradient_bytes", o->gradient_bytes, "assumptions", p->assumptions, "rows", rows);
     if (root && p->ratio > 0)

@@ -16,7 +16,7 @@ json_t *report_text(const char *text)
 {
     char shown[MOST_TEXT + 1];
     if (strnlen(text, sizeof shown) < sizeof shown)
-        return tool_json_text(text);
+        return gw_json_text(text);
     gw_show(text, "", shown, sizeof shown - 3);
     return json_sprintf("%s...", shown);
 }

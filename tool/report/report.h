@@ -72,7 +72,7 @@ json_t *report_read_object(report_folder *folder, const char *name, size_t most_
 typedef bool (*report_take)(void *user, const json_t *line);
 void report_read_lines(report_folder *folder, const char *name, FILE *file, bool partial, report_take take, void *user);
 
-/* The same as tool_json_text, but a long text is cut. */
+/* The same as gw_json_text, but a long text is cut. */
 json_t *report_text(const char *text);
 
 /* The number of that name, NAN if there is none. */

@@ -93,9 +93,9 @@ static json_t *totals_json(const struct metrics *m)
 {
     const double n = m->n_lines ? (double)m->n_lines : 1;
     json_t *out = json_pack("{s:I, s:I, s:I, s:o}", "steps", m->next, "lines", m->n_lines, "dropped", m->n_dropped,
-                            "seconds", tool_json_real(m->sums[STEP_MS] / 1e3));
+                            "seconds", gw_json_real(m->sums[STEP_MS] / 1e3));
     for (size_t i = 0; i < N_SUMS; i++)
-        json_object_set_new(out, summed[i], tool_json_real(i < BYTES_UP ? m->sums[i] / n : m->sums[i]));
+        json_object_set_new(out, summed[i], gw_json_real(i < BYTES_UP ? m->sums[i] / n : m->sums[i]));
     return out;
 }
 
@@ -140,7 +140,7 @@ static json_t *layer_row(const json_t *layer)
     const char *name = json_string_value(json_object_get(layer, "name"));
     json_t *row = json_pack("[o]", report_text(name ? name : "?"));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        json_array_append_new(row, tool_json_real(report_number(layer, numbers[i])));
+        json_array_append_new(row, gw_json_real(report_number(layer, numbers[i])));
     return row;
 }
 

@@ -97,14 +97,14 @@ static json_t *column_json(const report_series *s, size_t c, enum which which)
 {
     json_t *array = json_array();
     if (s->rows > 0)
-        json_array_append_new(array, tool_json_real(s->first[c]));
+        json_array_append_new(array, gw_json_real(s->first[c]));
     for (size_t i = 0; i < s->n_buckets; i++) {
         const struct cell *cell = &s->buckets[i].cells[c];
         double value = which == MIN ? cell->min : which == MAX ? cell->max : cell->sum / (double)cell->n;
-        json_array_append_new(array, cell->n ? tool_json_real(rounded(value)) : json_null());
+        json_array_append_new(array, cell->n ? gw_json_real(rounded(value)) : json_null());
     }
     if (s->rows > 1)
-        json_array_append_new(array, tool_json_real(s->last[c]));
+        json_array_append_new(array, gw_json_real(s->last[c]));
     return array;
 }
 

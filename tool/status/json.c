@@ -22,13 +22,13 @@ static json_t *members_json(const struct gw_ps_numbers *numbers)
     for (uint32_t i = 0; i < numbers->n_members; i++) {
         const struct gw_ps_member_numbers *m = &numbers->members[i];
         if (m->rank == GW_PS_READER)
-            json_array_append_new(members, json_pack("{s:n, s:o, s:I}", "rank", "address", tool_json_text(m->address),
+            json_array_append_new(members, json_pack("{s:n, s:o, s:I}", "rank", "address", gw_json_text(m->address),
                                                      "since", (json_int_t)m->since));
         else
             json_array_append_new(members, json_pack("{s:I, s:s, s:o, s:I, s:I, s:I}", "rank", (json_int_t)m->rank,
                                                      "presence", presence_word(numbers, m->rank), "address",
-                                                     tool_json_text(m->address), "since", (json_int_t)m->since,
-                                                     "pushes", (json_int_t)numbers->workers[m->rank].pushes, "behind",
+                                                     gw_json_text(m->address), "since", (json_int_t)m->since, "pushes",
+                                                     (json_int_t)numbers->workers[m->rank].pushes, "behind",
                                                      (json_int_t)numbers->workers[m->rank].behind));
     }
     return members;
@@ -56,7 +56,7 @@ static json_t *keys_json(const struct gw_ps_numbers *numbers)
         for (uint32_t d = 0; d < key->shape.n_dims; d++)
             json_array_append_new(shape, json_integer((json_int_t)key->shape.dims[d]));
         json_array_append_new(keys,
-                              json_pack("{s:o, s:s, s:o, s:I, s:I, s:I}", "name", tool_json_text(key->name), "type",
+                              json_pack("{s:o, s:s, s:o, s:I, s:I, s:I}", "name", gw_json_text(key->name), "type",
                                         gw_ps_type_name(key->type), "shape", shape, "rounds", (json_int_t)key->rounds,
                                         "bytes", (json_int_t)key->bytes, "missing", (json_int_t)key->n_missing));
     }
@@ -78,7 +78,7 @@ static json_t *kept_json(const struct gw_ps_folder_info *kept)
 {
     if (!kept->exists)
         return json_null();
-    return json_pack("{s:b, s:o, s:I, s:I, s:I}", "durable", kept->durable, "reason", tool_json_text(kept->reason),
+    return json_pack("{s:b, s:o, s:I, s:I, s:I}", "durable", kept->durable, "reason", gw_json_text(kept->reason),
                      "bytes", (json_int_t)kept->bytes, "commits", (json_int_t)kept->commits, "failed",
                      (json_int_t)kept->failed);
 }
@@ -87,7 +87,7 @@ static json_t *kept_json(const struct gw_ps_folder_info *kept)
 static json_t *server_json(const struct gw_ps_numbers *numbers)
 {
     const gw_ps_server_options *o = numbers->options;
-    return json_pack("{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "address", tool_json_text(numbers->address),
+    return json_pack("{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "address", gw_json_text(numbers->address),
                      "version", gw_version(), "mode", gw_ps_mode_word(o->mode), "staleness", (json_int_t)o->staleness,
                      "started", (json_int_t)numbers->started, "max_clients", (json_int_t)o->max_clients, "max_keys",
                      (json_int_t)o->max_keys, "max_key_bytes", (json_int_t)o->max_key_bytes, "max_bytes",

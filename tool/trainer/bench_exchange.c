@@ -135,11 +135,11 @@ static void note_replay(const struct bench *b, const struct bench_plan *plan, co
     const double compute = 1e-3 * bench_compute_ms(&b->profile.profile);
     const double after = gw_median(times->after, b->runs), seconds = gw_median(times->seconds, b->runs);
     const double hidden = bench_hidden_share(plan, compute, after, seconds);
-    json_object_update_new(row, json_pack("{s:o, s:i, s:f, s:f, s:f, s:o, s:o}", "plan", tool_json_text(plan->name),
+    json_object_update_new(row, json_pack("{s:o, s:i, s:f, s:f, s:f, s:o, s:o}", "plan", gw_json_text(plan->name),
                                           "groups", (int)plan->n_groups, "compute_seconds", compute, "after_seconds",
                                           after, "hidden_seconds", after - seconds, "hidden_share",
-                                          tool_json_real(hidden), "predicted_seconds",
-                                          tool_json_real(has_servers(b) ? NAN : 1e-3 * plan->predicted_ms)));
+                                          gw_json_real(hidden), "predicted_seconds",
+                                          gw_json_real(has_servers(b) ? NAN : 1e-3 * plan->predicted_ms)));
 }
 
 static void note_result(struct bench *b, const struct row *of, struct times *times, const gw_wire_report *wire)

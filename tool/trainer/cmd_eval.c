@@ -33,10 +33,10 @@ static int evaluate(const struct gw_eval_options *o, const char *set, bool json)
     TOOL_TRY(tool_exit_status_of_use(gw_train_eval(o, &r)));
     if (json)
         return tool_print_json(
-            json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:f, s:o}", "net", r.net, "data", tool_json_text(o->data), "test",
-                      tool_json_text(o->test), "from", tool_json_text(o->from), "step", (json_int_t)r.step, "samples",
+            json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:f, s:o}", "net", r.net, "data", gw_json_text(o->data), "test",
+                      gw_json_text(o->test), "from", gw_json_text(o->from), "step", (json_int_t)r.step, "samples",
                       (json_int_t)r.samples, o->training_set ? "train_accuracy" : "test_accuracy", r.accuracy,
-                      o->training_set ? "train_loss" : "test_loss", tool_json_real(r.loss)));
+                      o->training_set ? "train_loss" : "test_loss", gw_json_real(r.loss)));
     char loss[80] = "but the loss is no finite number: parameters are too large, or NaN";
     if (isfinite(r.loss))
         snprintf(loss, sizeof loss, r.loss < 1e9 ? "loss %.4f" : "loss %.4g", r.loss);

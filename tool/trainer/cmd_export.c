@@ -61,7 +61,7 @@ static int export_array(const struct gw_checkpoint *c, int array, const char *fo
         TOOL_TRY(write_path(path, folder, array, p));
         TOOL_TRY(tool_npy_write(&files->outputs[files->n], path, values + p->offset, p->dims, p->rank));
         files->n++;
-        json_array_append_new(files->paths, tool_json_text(path));
+        json_array_append_new(files->paths, gw_json_text(path));
     }
     return TOOL_DONE;
 }

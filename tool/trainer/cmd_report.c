@@ -100,8 +100,8 @@ int gw_cmd_report(int argc, char **argv)
                                   out);
     int status = tool_write_report(argv + 1, n_runs, out, &n_bytes, &notes);
     if (status == TOOL_DONE && json)
-        return tool_print_json(json_pack("{s:o, s:I, s:I, s:o}", "path", tool_json_text(out), "runs",
-                                         (json_int_t)n_runs, "bytes", (json_int_t)n_bytes, "notes", notes));
+        return tool_print_json(json_pack("{s:o, s:I, s:I, s:o}", "path", gw_json_text(out), "runs", (json_int_t)n_runs,
+                                         "bytes", (json_int_t)n_bytes, "notes", notes));
     if (status == TOOL_DONE) {
         tool_note("%s: %zu run%s, %.0f kB", out, n_runs, n_runs == 1 ? "" : "s", (double)n_bytes / 1e3);
         json_array_foreach (notes, n, note)

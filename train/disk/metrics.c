@@ -5,9 +5,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/quote.h"
 #include "disk/folder.h"
 #include "disk/tensorboard.h"
+#include "json_values.h"
 
 #include <errno.h>
 #include <math.h>
@@ -419,70 +419,55 @@ void gw_metrics_abandon(struct gw_metrics *m)
     m->lock = NULL;
 }
 
-static json_t *real_or_null(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-/* A text from outside, such as a path, which need not be UTF-8. Bytes that are not become \xNN. */
-static json_t *text_json(const char *text)
-{
-    char shown[4 * 4096];
-    json_t *json = json_string(text);
-    if (json)
-        return json;
-    gw_show(text, "", shown, sizeof shown);
-    return json_string(shown);
-}
-
 json_t *gw_train_summary_json(const struct gw_train_summary *s)
 {
     json_t *o = json_pack(
         "{s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, "
         "s:o, s:o, s:o, s:b, s:s, s:o}",
-        "net", s->net, "codec", text_json(s->codec), "data", text_json(s->data), "workers", (json_int_t)s->workers,
-        "batch", (json_int_t)s->batch, "steps", (json_int_t)s->steps, "resumed_from", (json_int_t)s->resumed_from,
-        "missing_steps", (json_int_t)s->missing_steps, "skipped_steps", (json_int_t)s->skipped_steps, "seed",
-        (json_int_t)s->seed, "parameters", (json_int_t)s->parameters, "test_accuracy", real_or_null(s->test_accuracy),
-        "train_accuracy", real_or_null(s->train_accuracy), "train_loss", real_or_null(s->train_loss), "bytes_up",
-        (json_int_t)s->bytes_up, "bytes_down", (json_int_t)s->bytes_down, "dense_bytes", (json_int_t)s->dense_bytes,
-        "images_per_second", real_or_null(s->images_per_second), "seconds", real_or_null(s->seconds), "step_ms",
-        real_or_null(s->step_ms), "compute_ms", real_or_null(s->compute_ms), "encode_ms", real_or_null(s->encode_ms),
-        "wait_ms", real_or_null(s->wait_ms), "replicas_identical", s->replicas_identical, "parameter_hash",
-        s->parameter_hash, "passes", real_or_null(s->passes));
+        "net", s->net, "codec", gw_json_text(s->codec), "data", gw_json_text(s->data), "workers",
+        (json_int_t)s->workers, "batch", (json_int_t)s->batch, "steps", (json_int_t)s->steps, "resumed_from",
+        (json_int_t)s->resumed_from, "missing_steps", (json_int_t)s->missing_steps, "skipped_steps",
+        (json_int_t)s->skipped_steps, "seed", (json_int_t)s->seed, "parameters", (json_int_t)s->parameters,
+        "test_accuracy", gw_json_real(s->test_accuracy), "train_accuracy", gw_json_real(s->train_accuracy),
+        "train_loss", gw_json_real(s->train_loss), "bytes_up", (json_int_t)s->bytes_up, "bytes_down",
+        (json_int_t)s->bytes_down, "dense_bytes", (json_int_t)s->dense_bytes, "images_per_second",
+        gw_json_real(s->images_per_second), "seconds", gw_json_real(s->seconds), "step_ms", gw_json_real(s->step_ms),
+        "compute_ms", gw_json_real(s->compute_ms), "encode_ms", gw_json_real(s->encode_ms), "wait_ms",
+        gw_json_real(s->wait_ms), "replicas_identical", s->replicas_identical, "parameter_hash", s->parameter_hash,
+        "passes", gw_json_real(s->passes));
     int failed = 0;
     if (s->convex)
         failed =
-            json_object_update_new(o, json_pack("{s:o, s:f}", "objective", real_or_null(s->objective), "l2", s->l2));
-    failed |= json_object_set_new(o, "nonzero_share", real_or_null(s->nonzero_share));
+            json_object_update_new(o, json_pack("{s:o, s:f}", "objective", gw_json_real(s->objective), "l2", s->l2));
+    failed |= json_object_set_new(o, "nonzero_share", gw_json_real(s->nonzero_share));
     if (s->variance_factor >= 0)
         failed |= json_object_set_new(o, "variance_factor", json_real(s->variance_factor));
     if (s->residual_norm >= 0)
-        failed |= json_object_update_new(o, json_pack("{s:o, s:I}", "residual_norm", real_or_null(s->residual_norm),
+        failed |= json_object_update_new(o, json_pack("{s:o, s:I}", "residual_norm", gw_json_real(s->residual_norm),
                                                       "threshold_age", (json_int_t)s->threshold_age));
     const gw_wire_report *w = &s->wire;
     failed |= json_object_set_new(o, "wire",
                                   json_pack("{s:s, s:s, s:s, s:o, s:o, s:I, s:I, s:I}", "asked", gw_wire_name(w->asked),
                                             "stands", gw_wire_name(w->stands), "why", s->wire_why, "small_ms",
-                                            real_or_null(w->small_seconds > 0 ? 1e3 * w->small_seconds : NAN),
-                                            "fast_ms", real_or_null(w->fast_seconds > 0 ? 1e3 * w->fast_seconds : NAN),
+                                            gw_json_real(w->small_seconds > 0 ? 1e3 * w->small_seconds : NAN),
+                                            "fast_ms", gw_json_real(w->fast_seconds > 0 ? 1e3 * w->fast_seconds : NAN),
                                             "comparisons", (json_int_t)w->n_comparisons, "changes",
                                             (json_int_t)w->n_changes, "fast_steps", (json_int_t)s->fast_steps));
     failed |=
         json_object_set_new(o, "plan",
-                            json_pack("{s:o, s:I, s:I, s:o, s:f}", "asked", text_json(s->plan), "groups",
+                            json_pack("{s:o, s:I, s:I, s:o, s:f}", "asked", gw_json_text(s->plan), "groups",
                                       (json_int_t)s->n_groups, "plans", (json_int_t)s->n_plans, "predicted_ms",
-                                      real_or_null(s->n_plans ? s->planned_ms : NAN), "seconds", s->planning_seconds));
+                                      gw_json_real(s->n_plans ? s->planned_ms : NAN), "seconds", s->planning_seconds));
     json_t *layers = json_array();
     for (uint32_t t = 0; t < s->n_tensors; t++) {
         const struct gw_train_tensor *x = &s->tensors[t];
         failed |= json_array_append_new(
             layers, json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", x->name, "elements",
-                              (json_int_t)x->elements, "nonzero_share", real_or_null(x->nonzero_share), "push_bits",
-                              real_or_null(x->push_bits), "push_payload_bits", real_or_null(x->push_payload_bits),
-                              "push_entropy_bits", real_or_null(x->push_entropy), "pull_bits",
-                              real_or_null(x->pull_bits), "pull_payload_bits", real_or_null(x->pull_payload_bits),
-                              "pull_entropy_bits", real_or_null(x->pull_entropy)));
+                              (json_int_t)x->elements, "nonzero_share", gw_json_real(x->nonzero_share), "push_bits",
+                              gw_json_real(x->push_bits), "push_payload_bits", gw_json_real(x->push_payload_bits),
+                              "push_entropy_bits", gw_json_real(x->push_entropy), "pull_bits",
+                              gw_json_real(x->pull_bits), "pull_payload_bits", gw_json_real(x->pull_payload_bits),
+                              "pull_entropy_bits", gw_json_real(x->pull_entropy)));
     }
     failed |= json_object_set_new(o, "layers", layers);
     if (failed) {
