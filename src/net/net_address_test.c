@@ -97,6 +97,26 @@ TEST(a_host_alone_means_any_port)
     refused(gw_net_address_of_host("[]", &address), GW_ERR_ARGUMENT, "");
 }
 
+/* Each byte of an address takes each value: it is refused, or describes an address. */
+TEST(written_and_read)
+{
+    uint8_t good[GW_NET_ADDRESS_BYTES], bytes[GW_NET_ADDRESS_BYTES];
+    struct gw_net_address address, back;
+    ok(gw_net_address_parse("it", "127.0.0.1:80", false, &address));
+    gw_net_address_write(&address, good);
+    assert_true(gw_net_address_read(good, &back) && back.loopback);
+    for (size_t i = 0; i < sizeof good; i++)
+        for (unsigned value = 0; value < 256; value++) {
+            memcpy(bytes, good, sizeof good);
+            bytes[i] = (uint8_t)value;
+            const bool read = gw_net_address_read(bytes, &back);
+            assert_true(i > 1 || read == (value == good[i] || (i == 0 && value == 6)));
+            assert_true(!read || strlen(back.place) < sizeof back.place);
+        }
+    memset(good + 2, 0, 2); /* port 0 */
+    assert_false(gw_net_address_read(good, &back));
+}
+
 /* In a network of its own, makes a name server that never answers, and the system asks it. False: not possible here. */
 static bool only_a_silent_name_server(void)
 {
@@ -168,7 +188,7 @@ int main(void)
         cmocka_unit_test(a_look_up_has_an_end), /* it forks before there are threads */
         cmocka_unit_test(good_ones_are_described), cmocka_unit_test(a_name_with_several),
         cmocka_unit_test(others_are_refused),      cmocka_unit_test(a_host_alone_means_any_port),
-        cmocka_unit_test(the_way_to_itself),
+        cmocka_unit_test(the_way_to_itself),       cmocka_unit_test(written_and_read),
     };
     return cmocka_run_group_tests_name("net address", tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
  * TLS.
  */
 #define _GNU_SOURCE /* nftw */
+#include "base/clock.h"
 #include "net/test_keys.h"
 #include "net/test_peer.h"
 #include "net/tls.h"
@@ -440,6 +441,33 @@ TEST(gone_while_sending)
     ok(gw_net_next(&e.a, &m)), heard(&e.a, &m, 1, 3);
     refused(gw_net_next(&e.a, &m), GW_ERR_PEER, "");
     gw_net_close(&e.a);
+}
+
+/* The other machine answers no more. That shows only while something is under way. */
+TEST(a_machine_falls_silent)
+{
+    char place[32] = "127.0.0.1:0";
+    const double end = gw_clock_seconds() + PEER_SECONDS;
+    const int listening = peer_listen(place);
+    struct gw_net_connection c = {0};
+    struct gw_net_address address;
+    ok(gw_net_address_parse("it", place, false, &address));
+    gw_net_init(&c, NULL);
+    ok(gw_net_dial(&c, &address, NULL, NULL, 60000));
+    const int fd = accept(listening, NULL, NULL);
+    ok(gw_net_establish(&c));
+    usleep(20000);
+    assert_false(gw_net_is_silent(&c, 0));
+    peer_falls_silent(fd);
+    ok(gw_net_send(&c, 1, "", 0));
+    assert_false(gw_net_is_silent(&c, 1000 * PEER_SECONDS));
+    while (!gw_net_is_silent(&c, 20)) {
+        assert_true(gw_clock_seconds() < end);
+        usleep(1000);
+    }
+    gw_net_close(&c);
+    close(fd);
+    close(listening);
 }
 
 static int begin_with_keys(void **state)

@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -164,6 +165,14 @@ static inline bool peer_hear(int fd, struct peer_message *m)
     const uint64_t first = m->n_bytes < sizeof m->body ? m->n_bytes : sizeof m->body;
     return peer_read(fd, m->header, m->n_header) && peer_read(fd, m->body, first) &&
            peer_read(fd, NULL, m->n_bytes - first);
+}
+
+/* From here on the kernel drops what comes to this socket, and acknowledges nothing: as if its machine were gone. */
+static inline void peer_falls_silent(int fd)
+{
+    struct sock_filter nothing = {.code = BPF_RET | BPF_K, .k = 0};
+    const struct sock_fprog filter = {1, &nothing};
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter), 0);
 }
 
 /* True if the other side has ended the connection. What it still sends is dropped. */

@@ -36,6 +36,7 @@ TEST(joins)
                                          .address = address_of(places[i])};
         uint8_t bytes[GW_TCP_JOIN_BYTES];
         struct gw_tcp_join back;
+        memset(bytes, 0xAA, sizeof bytes); /* all of them are written */
         gw_tcp_join_write(bytes, &join);
         assert_true(gw_tcp_join_read(bytes, sizeof bytes, &back));
         assert_true(back.version == join.version && back.keyed == join.keyed && back.rank == 7 &&
@@ -50,26 +51,6 @@ TEST(joins)
     struct gw_tcp_join other; /* of another version */
     assert_true(gw_tcp_join_read((const uint8_t[]){77, 0, 1, 2, 3}, 5, &other));
     assert_int_equal(other.version, 77);
-}
-
-/* Each byte of an address takes each value: it is refused, or describes an address. */
-TEST(addresses)
-{
-    uint8_t good[GW_NET_ADDRESS_BYTES], bytes[GW_NET_ADDRESS_BYTES];
-    const struct gw_net_address address = address_of("127.0.0.1:80");
-    struct gw_net_address back;
-    gw_net_address_write(&address, good);
-    assert_true(gw_net_address_read(good, &back) && back.loopback);
-    for (size_t i = 0; i < sizeof good; i++)
-        for (unsigned value = 0; value < 256; value++) {
-            memcpy(bytes, good, sizeof good);
-            bytes[i] = (uint8_t)value;
-            const bool read = gw_net_address_read(bytes, &back);
-            assert_true(i > 1 || read == (value == good[i] || (i == 0 && value == 6)));
-            assert_true(!read || strlen(back.place) < sizeof back.place);
-        }
-    memset(good + 2, 0, 2); /* port 0 */
-    assert_false(gw_net_address_read(good, &back));
 }
 
 TEST(tables)
