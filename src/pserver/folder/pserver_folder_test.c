@@ -1,7 +1,9 @@
 /* Tests the folder of a server: flipped bits, cut files, lost files, a power cut at every commit, and folders that are
  * none of its own. A server either has all that was committed again, or it refuses to start and says why. */
 #define _GNU_SOURCE /* nftw */
+#include "pserver/folder/rows.h"
 #include "pserver/folder/test_folder.h"
+#include "wire/hash.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -147,6 +149,13 @@ static void copy_file(const char *from, const char *to)
     close(fd);
 }
 
+static void write_text(const char *path, const char *text)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+}
+
 static void copy_folder(const char *from, const char *to)
 {
     unlink(in(to, "state.db-shm"));
@@ -154,7 +163,8 @@ static void copy_folder(const char *from, const char *to)
         copy_file(in(from, files[i]), in(to, files[i]));
 }
 
-/* Makes a folder with some rounds. killed: the server did not end in order, so the newest commits are in its log. */
+/* Makes a folder with some rounds, where a killed server has left half a database. killed: the server did not end in
+ * order, so the newest commits are in its log. */
 static void begin(uint64_t n_rounds, bool killed)
 {
     memset(&world, 0, sizeof world);
@@ -162,6 +172,7 @@ static void begin(uint64_t n_rounds, bool killed)
     make_folder(world.path);
     make_folder(world.copy);
     make_folder(world.synced);
+    write_text(in(world.path, "state.partial"), "half a database is there, under this name");
     ok(try_open(&world.kept, world.path));
     world.kept.own = 7;
     gw_ps_folder_note(world.kept.folder);
@@ -356,10 +367,8 @@ TEST(wrong_folders)
             assert_int_equal(mkfifo(path, 0600), 0);
         if (cases[i].how == LINK)
             assert_int_equal(symlink(cases[i].text, path), 0);
-        const int fd = cases[i].how == TEXT ? open(path, O_WRONLY | O_CREAT, 0600) : -1;
-        if (fd >= 0)
-            assert_int_equal(write(fd, cases[i].text, strlen(cases[i].text)), strlen(cases[i].text));
-        close(fd);
+        if (cases[i].how == TEXT)
+            write_text(path, cases[i].text);
         CHECK(refused_or_whole(2, cases[i].words), "case %zu is taken", i);
         CHECK(strstr(gw_last_error(), cases[i].words), "case %zu: %s", i, gw_last_error());
         remove_folder(world.copy);
@@ -374,6 +383,48 @@ TEST(wrong_folders)
         assert_int_equal(unlink(in(world.path, "lock")), 0);
     }
     close_kept(&world.kept);
+    end();
+}
+
+/* Heads that no server writes are refused, though their checksums are right: a push of a rank that is none; and one
+ * that waits for its verdict, of a key without parameters. */
+TEST(wrong_heads)
+{
+    static const struct {
+        int at; /* from the place where the last push says that it was not refused */
+        uint8_t byte;
+        gw_status status;
+    } cases[] = {{-1, 0x80, GW_ERR_FRAME_CHECKSUM},
+                 {0, (uint8_t)GW_PS_PENDING, GW_ERR_FRAME_CHECKSUM},
+                 {0, (uint8_t)GW_PS_NOT_REFUSED, GW_OK}};
+    static const uint64_t not_refused = GW_PS_NOT_REFUSED;
+    uint64_t id = (uint64_t)N_KEYS << 32 | GW_PS_ROW_STEP; /* of the last key's head */
+    uint8_t head[1000];
+    size_t n, at;
+    begin(2, false);
+    ok(try_open(&world.kept, world.path));
+    struct gw_ps_blob *value = value_of(&world.kept, 3);
+    ok(gw_ps_store_push(world.kept.store, key_of(&world.kept, N_KEYS - 1), 0, 3, value, 0, GW_PS_NOT_REFUSED));
+    gw_ps_blob_give(value);
+    gw_ps_folder_commit(world.kept.folder);
+    close_kept(&world.kept);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gw_ps_rows *rows;
+        ok(gw_ps_rows_open(world.context, world.path, &rows));
+        if (i == 0)
+            ok(gw_ps_rows_find(rows, &id, &n)), ok(gw_ps_rows_get(rows, id, head, n));
+        for (at = n - 8; memcmp(head + at, &not_refused, 8) != 0; at--)
+            assert_true(at > 4);
+        const uint8_t good = head[at + cases[i].at];
+        head[at + cases[i].at] = cases[i].byte;
+        gw_put64(head + n - 8, gw_hash_now()->whole(head, n - 8, id));
+        ok(gw_ps_rows_accept(rows, UINT64_MAX)), ok(gw_ps_rows_begin(rows, 0));
+        ok(gw_ps_rows_put(rows, id, head, n)), ok(gw_ps_rows_end(rows, 0));
+        gw_ps_rows_close(rows);
+        head[at + cases[i].at] = good;
+        refused(try_open(&world.kept, world.path), cases[i].status, "the head of the key \"key 2\"");
+        close_kept(&world.kept);
+    }
     end();
 }
 
