@@ -674,4 +674,15 @@ TEST(puts_have_versions)
     end();
 }
 
+/* A key that is dropped with its run gives back all bytes that it counted for. */
+TEST(dropped_keys_count_no_more)
+{
+    begin(1, GW_PS_SYNC);
+    key_with(GW_PS_EXCHANGE "x", GW_PS_FLOAT32, 1, "", "adam");
+    assert_true(world.store->info.bytes > 0);
+    gw_ps_store_drop(world.store);
+    assert_true(world.store->names.n == 0 && world.store->info.bytes == 0);
+    end();
+}
+
 RUN_TESTS("pserver_store", NULL, NULL)
