@@ -6,6 +6,8 @@
 #include "pserver/client/state.h"
 #include "pserver/client/test_calls.h"
 
+#include <math.h>
+
 /* So many float32 are divided into parts. */
 enum { N = 700000, N_BYTES = N * sizeof(float) };
 
@@ -310,6 +312,10 @@ TEST(no_call_becomes_another_one)
             "type number 257");
     refused(gw_ps_init(a, "short", (const gw_ps_key_options *)short_one), GW_ERR_ARGUMENT, "struct_bytes is 8");
     free(short_one);
+    const gw_ps_key_options deep = {.struct_bytes = sizeof deep,
+                                    .type = GW_PS_FLOAT32,
+                                    .shape = {.n_dims = GW_PS_MOST_DIMS, .dims = {1, 1, 1, 1, 1, 1, 1, 1}}};
+    ok(gw_ps_init(a, "deep", &deep));
     init(a, "x");
     ok(wait_for(
         a,
@@ -320,6 +326,33 @@ TEST(no_call_becomes_another_one)
     gw_ps_client_destroy(a);
 }
 
+/* A push that the server does not take is not counted: the next one has its number. */
+TEST(a_refused_push_does_not_count)
+{
+    gw_ps_client *a = come(0);
+    const float first = 8, bad = NAN;
+    ok(test_init(a, "w", GW_PS_FLOAT32, 1, "sgd", &first));
+    refused(gw_ps_push(a, "w", &bad, sizeof bad), GW_ERR_NONFINITE, "");
+    push(a, "w", 1);
+    gw_ps_client_destroy(a);
+}
+
+/* All servers must have the same number of workers and the same mode. */
+TEST(servers_that_differ)
+{
+    static const gw_ps_server_options others[] = {{.n_workers = 3}, {.n_workers = 2, .mode = GW_PS_ASYNC}};
+    for (int i = 0; i < 2; i++) {
+        char places[2 * sizeof served.places];
+        struct test_server other;
+        gw_ps_client *client;
+        test_server_begin(&other, &others[i]);
+        snprintf(places, sizeof places, "%s,%s", served.places, gw_ps_server_address(other.server));
+        refused(test_client_create((gw_ps_client_options){.servers = places, .timeout_ms = LONG_MS}, &client),
+                GW_ERR_PEER, "have not the same --mode and --workers");
+        test_server_end(&other);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +361,8 @@ int main(void)
         cmocka_unit_test(nobody_is_there),
         ON_SERVER(the_silent_one_of_two_is_named, .n_workers = 1),
         ON_SERVER(no_call_becomes_another_one, .n_workers = 1),
+        ON_SERVER(a_refused_push_does_not_count, .n_workers = 1),
+        ON_SERVER(servers_that_differ, .n_workers = 2),
         ON_SERVER(a_push_to_a_key_not_initialised, .n_workers = 1),
         ON_TWO(state_is_handed_over, .n_workers = 1),
         ON_TWO(no_halves_of_two_rounds, .n_workers = 1),

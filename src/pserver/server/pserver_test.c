@@ -90,6 +90,35 @@ TEST(one_that_is_missing_is_named)
     end();
 }
 
+/* Of many that are missing, eight are named. */
+TEST(many_that_are_missing)
+{
+    gw_ps_value value;
+    begin(&(gw_ps_server_options){.n_workers = 10}, 1, "x");
+    push(w[0], "x", 1);
+    limit(w[0], 100);
+    refused(gw_ps_pull(w[0], "x", GW_PS_MAX, NULL, &value), GW_ERR_TIMEOUT, ", rank 8 (not connected) and 1 more");
+    end();
+}
+
+static char lines[2000];
+
+static void keep_line(const char *line, void *user)
+{
+    (void)user;
+    strncat(strncat(lines, line, 300), "\n", 2);
+}
+
+/* The log names a key when it is made, and not each time that a worker initialises it. */
+TEST(new_keys_are_logged)
+{
+    begin(&(gw_ps_server_options){.n_workers = 2, .log = keep_line}, 2, "x");
+    end();
+    const char *first = strstr(lines, "init key=\"x\" type=float32 shape=\"[1]\"");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "init key="));
+}
+
 TEST(what_cannot_be_is_refused)
 {
     const float x[2] = {1, 2};
