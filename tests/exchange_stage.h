@@ -19,7 +19,7 @@
 
 struct stage {
     uint32_t n;
-    gw_link links[3];
+    gw_link links[4];
     gw_codec *codec;
     gw_exchange *ex;
     gw_tensor tensors[2]; /* tensor t is group t, and rank t's */
