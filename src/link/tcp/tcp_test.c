@@ -1,7 +1,7 @@
 /* Tests the tcp link against what every link must do. The other tcp_*_test.c files test what only the tcp link does. */
 #include "link/tcp/test_world.h"
 
-#include <errno.h>
+#include <fcntl.h>
 
 static gw_status create(gw_context *of_all, uint32_t size, gw_link *endpoints)
 {
@@ -39,13 +39,40 @@ TEST(who_is_silent_is_so_to_somebody)
 {
     gw_message message;
     world_meet(3, 1);
-    struct gw_tcp_endpoint *me = members[2].links[0].self;
-    me->peers[1].c.error = ETIMEDOUT;
-    gw_tcp_lose(me, 1);
+    const struct gw_tcp_endpoint *silent = members[0].links[0].self, *me = members[2].links[0].self;
+    me->group->timeout_ms = 100;
+    peer_falls_silent(silent->peers[2].c.fd);
+    link_test_send(context, &members[2].links[0], 0, 8, 0, 0);
     refused(gw_link_recv(&members[2].links[0], LINK_LONG_MS, &message), GW_ERR_PEER,
-            ") is silent: its machine has not answered rank 2 for 60000 ms");
-    assert_int_equal(message.from, 1);
+            ") is silent: its machine has not answered rank 2 for 100 ms");
+    assert_int_equal(message.from, 0);
     world_end();
+}
+
+static int n_descriptors(void)
+{
+    int n = 0;
+    for (int fd = 0; fd < 1000; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+/* Nor is one closed that belongs to somebody else; also if there is no memory for a link. */
+TEST(no_descriptor_stays_open)
+{
+    const int before = n_descriptors();
+    world_meet(2, 2);
+    world_end();
+    assert_int_equal(n_descriptors(), before);
+    for (int n = 1; n == 1 || members[0].status < 0; n++) {
+        world_begin(1, 2);
+        fail_nth(&link_test_memory, n);
+        world_come(&members[0]);
+        fail_nth(&link_test_memory, 0);
+        assert_true(members[0].status == GW_OK || members[0].status == GW_ERR_MEMORY);
+        world_end();
+        CHECK(n_descriptors() == before, "allocation %d: %d descriptors, and not %d", n, n_descriptors(), before);
+    }
 }
 
 int main(void)
@@ -53,7 +80,8 @@ int main(void)
     world_raise_file_limit();
     static const struct link_factory factory = {.name = "tcp", .create = create, .news_travel = true};
     const struct CMUnitTest limits[] = {cmocka_unit_test(who_takes_nothing_is_named),
-                                        cmocka_unit_test(who_is_silent_is_so_to_somebody)};
+                                        cmocka_unit_test(who_is_silent_is_so_to_somebody),
+                                        cmocka_unit_test(no_descriptor_stays_open)};
     const int failed = link_conformance(&factory);
     return cmocka_run_group_tests_name("tcp, at its limits", limits, NULL, NULL) + failed;
 }
