@@ -353,6 +353,17 @@ TEST(servers_that_differ)
     }
 }
 
+/* A worker that joins is let in. To let it in once more changes nothing. */
+TEST(who_joins_is_let_in)
+{
+    gw_ps_client *a = test_client(served.places, 0, true, LONG_MS);
+    uint64_t round;
+    ok(gw_ps_join(a, &round));
+    assert_int_equal(round, 1);
+    ok(gw_ps_admit(a, 0, round));
+    gw_ps_client_destroy(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +374,7 @@ int main(void)
         ON_SERVER(no_call_becomes_another_one, .n_workers = 1),
         ON_SERVER(a_refused_push_does_not_count, .n_workers = 1),
         ON_SERVER(servers_that_differ, .n_workers = 2),
+        ON_TWO(who_joins_is_let_in, .n_workers = 2),
         ON_SERVER(a_push_to_a_key_not_initialised, .n_workers = 1),
         ON_TWO(state_is_handed_over, .n_workers = 1),
         ON_TWO(no_halves_of_two_rounds, .n_workers = 1),
