@@ -5,10 +5,13 @@
 #include "pserver/folder/test_folder.h"
 #include "wire/hash.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sqlite3.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 enum { N_WORKERS = 2, N = 5000, N_KEYS = 3, N_FLIPS = 500, N_CUTS = 200 }; /* a value is longer than a page */
@@ -52,6 +55,15 @@ __attribute__((visibility("default"))) int fdatasync(int fd)
 __attribute__((visibility("default"))) int fsync(int fd)
 {
     return fdatasync(fd);
+}
+
+/* Takes the place of the C library's. */
+static bool has_no_locks;
+
+__attribute__((visibility("default"))) int flock(int fd, int how)
+{
+    errno = ENOLCK;
+    return has_no_locks ? -1 : (int)syscall(SYS_flock, fd, how);
 }
 
 /* ---- a store with known values --------------------------------------------------------------------------------- */
@@ -374,6 +386,10 @@ TEST(wrong_folders)
         remove_folder(world.copy);
         assert_int_equal(mkdir(world.copy, 0700), 0);
     }
+    has_no_locks = true;
+    refused(try_open(&world.kept, world.path), GW_ERR_SYSTEM, "/lock cannot be locked: ");
+    has_no_locks = false;
+    close_kept(&world.kept);
     /* in use */
     struct kept other = {.store = NULL};
     ok(try_open(&world.kept, world.path));
