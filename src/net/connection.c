@@ -248,6 +248,8 @@ static gw_status look_ahead(struct gw_net_connection *c, struct gw_net_message *
         c->has_next = true;
         return GW_OK;
     }
+    message->bytes = NULL;
+    message->is_small = false;
     uint8_t *body = c->place ? c->place(c->place_user, message) : NULL;
     if (!body)
         return GW_ERR_MEMORY;

@@ -59,8 +59,8 @@ struct gw_net_connection {
 
     uint64_t most_bytes;  /* a longer message is refused */
     uint16_t most_header; /* and so is a longer header */
-    /* Says where a long body is to be received, or gw_net_nowhere; of the message it gets the kind, the header and the
-     * length. NULL: there is no memory now. The caller of gw_net_next hears that, and may call again. */
+    /* Says where a long body is to be received, or gw_net_nowhere. NULL: there is no memory now. The caller of
+     * gw_net_next hears that, and may call again. */
     void *(*place)(void *user, const struct gw_net_message *message);
     void *place_user;
     uint32_t ahead_at, ahead_end; /* bytes in `ahead` that were read and not used yet */
