@@ -55,10 +55,12 @@ static gw_status gspar_measure(gw_encoder *encoder, const float *g, float *share
     const struct gspar_options *o = encoder->options;
     uint64_t n = encoder->tensor.n_elems;
     struct gspar_target target = {o->density > 0 ? GSPAR_DENSITY : GSPAR_EPS, o->density > 0 ? o->density : o->eps};
-    struct gw_stats stats;
-    GW_TRY(gspar_measure_and_solve(encoder->context, g, n, target, &state->solving, &stats, &state->solution));
+    struct gw_stats stats = gw_stats_run(encoder->context, g, n);
     gw_measure_from_stats(&stats, g, n, info);
-    if (info->finite && shares(encoder))
+    if (!info->finite)
+        return GW_OK;
+    GW_TRY(gspar_solve(encoder->context, g, n, &stats, target, &state->solving, &state->solution));
+    if (shares(encoder))
         *shared = mirror(state->solution.slope);
     return GW_OK;
 }

@@ -55,8 +55,6 @@ struct pass {
     uint64_t stride;
     struct gw_tail below[WAVE];
     uint32_t n_kept[WAVE];
-    bool measures;
-    struct gw_stats stats[WAVE];
 };
 
 static void tail_add(struct gw_tail *total, const struct gw_tail *next)
@@ -73,36 +71,26 @@ static void part_chunk(uint64_t i, uint32_t slot, void *user)
     const struct gw_kernels *kernels = gw_kernels_now();
     uint64_t at = (pass->first + i) * GW_CHUNK, end = pass->n - at < GW_CHUNK ? pass->n : at + GW_CHUNK;
     float *to = pass->low == pass->high ? NULL : pass->to + i * pass->stride;
-    struct gw_stats stats = {0};
     struct gw_tail total = {0};
     uint32_t n_kept = 0;
     for (; at < end; at += GW_STATS_BLOCK) {
         uint32_t m = (uint32_t)(end - at < GW_STATS_BLOCK ? end - at : GW_STATS_BLOCK);
         struct gw_tail block;
-        if (pass->measures) { /* what it reads is in the cache afterwards */
-            const struct gw_stats measured = gw_stats_block(pass->g + at, m);
-            gw_stats_add(&stats, &measured);
-        }
         n_kept += kernels->split(pass->g + at, m, pass->low, pass->high, pass->scale, &block, to ? to + n_kept : NULL);
         tail_add(&total, &block);
     }
     pass->below[i] = total;
-    pass->stats[i] = stats;
     pass->n_kept[i] = n_kept;
 }
 
 /* Adds up the magnitudes that are at most `low`, and keeps those up to `high` in scratch->kept. If scratch is NULL, low
- * = high and none are kept. Returns how many it kept; UINT64_MAX if there was no room for them. stats NULL: the caller
- * does not want them. They are set only if there was room. */
+ * = high and none are kept. Returns how many it kept; UINT64_MAX if there was no room for them. */
 static uint64_t part(gw_context *context, const struct problem *problem, const float *g, uint64_t n, double low,
-                     double high, struct gspar_scratch *scratch, struct gw_tail *below, struct gw_stats *stats)
+                     double high, struct gspar_scratch *scratch, struct gw_tail *below)
 {
     struct pass pass = {
         .g = g, .n = n, .low = bits_above(low), .high = bits_above(high), .stride = GW_CHUNK + GW_SPLIT_SLACK};
     pass.scale = scale_for(pass.low < problem->max_bits ? pass.low : problem->max_bits);
-    pass.measures = stats != NULL;
-    if (stats)
-        *stats = (struct gw_stats){0};
     bool direct = scratch && !scratch->wave;
     uint64_t n_chunks = gw_div_up(n, GW_CHUNK), wave = direct ? 1 : WAVE, n_kept = 0;
     *below = (struct gw_tail){0};
@@ -112,8 +100,6 @@ static uint64_t part(gw_context *context, const struct problem *problem, const f
         gw_parallel_for(context, m, part_chunk, &pass);
         for (uint64_t i = 0; i < m; i++) {
             tail_add(below, &pass.below[i]);
-            if (stats)
-                gw_stats_add(stats, &pass.stats[i]);
             if (scratch && n_kept + pass.n_kept[i] > scratch->kept_limit)
                 return UINT64_MAX;
             if (scratch && !direct)
@@ -143,7 +129,7 @@ static double newton(gw_context *context, const struct problem *problem, const f
 {
     uint64_t count = 0;
     for (bool first = true;; first = false) {
-        part(context, problem, list, n, t, t, NULL, tail, NULL);
+        part(context, problem, list, n, t, t, NULL, tail);
         tail_add(tail, &base);
         double next = step(problem, tail);
         /* Apart from rounding, only the first step can go up. */
@@ -237,46 +223,32 @@ void gspar_scratch_fini(gw_context *context, struct gspar_scratch *scratch)
     *scratch = (struct gspar_scratch){0};
 }
 
-/* What one pass over a long tensor finds, with bounds of the root from a sample. */
-struct between {
-    double low, high;
-    struct gw_tail below; /* what is at most low */
-    uint64_t n_kept;      /* how many are above that, up to high; they are in scratch->kept. UINT64_MAX: there was no
-                           * room for them */
-};
-
-static gw_status look_between(gw_context *context, const struct problem *problem, const float *g,
-                              struct gspar_scratch *scratch, struct between *between, struct gw_stats *stats)
+/* The root of a long tensor. It is greater than 0. */
+static gw_status solve_long(gw_context *context, const struct problem *problem, const float *g,
+                            struct gspar_scratch *scratch, double start, struct gw_tail *tail, double *root)
 {
+    double low, high;
+    struct gw_tail below, all;
     GW_TRY(take_scratch(context, problem->n, scratch));
     take_sample(g, problem->n, scratch->kept);
-    bound_root(context, problem, scratch->kept, &between->low, &between->high);
-    between->n_kept =
-        part(context, problem, g, problem->n, between->low, between->high, scratch, &between->below, stats);
+    bound_root(context, problem, scratch->kept, &low, &high);
+    const uint64_t n_kept = part(context, problem, g, problem->n, low, high, scratch, &below);
+    if (n_kept != UINT64_MAX) {
+        part(context, problem, scratch->kept, n_kept, INFINITY, INFINITY, NULL, &all);
+        tail_add(&all, &below);
+        const double from_low = step(problem, &below), from_high = step(problem, &all);
+        if (from_low >= low && from_high <= high) {
+            *root = newton(context, problem, scratch->kept, n_kept, below, from_high, tail);
+            return GW_OK;
+        }
+        start = from_low < low ? from_low : from_high;
+    }
+    *root = newton(context, problem, g, problem->n, (struct gw_tail){0}, start, tail);
     return GW_OK;
 }
 
-/* The root of a long tensor. It is greater than 0. */
-static double solve_long(gw_context *context, const struct problem *problem, const float *g,
-                         const struct gspar_scratch *scratch, const struct between *between, double start,
-                         struct gw_tail *tail)
-{
-    if (between->n_kept != UINT64_MAX) {
-        struct gw_tail all;
-        part(context, problem, scratch->kept, between->n_kept, INFINITY, INFINITY, NULL, &all, NULL);
-        tail_add(&all, &between->below);
-        double from_low = step(problem, &between->below), from_high = step(problem, &all);
-        if (from_low >= between->low && from_high <= between->high)
-            return newton(context, problem, scratch->kept, between->n_kept, between->below, from_high, tail);
-        start = from_low < between->low ? from_low : from_high;
-    }
-    return newton(context, problem, g, problem->n, (struct gw_tail){0}, start, tail);
-}
-
-/* known: what a pass found that was made already; NULL: there was none. */
-static gw_status solve(gw_context *context, const float *g, uint64_t n, const struct gw_stats *stats,
-                       struct gspar_target target, struct gspar_scratch *scratch, const struct between *known,
-                       struct gspar_solution *solution)
+gw_status gspar_solve(gw_context *context, const float *g, uint64_t n, const struct gw_stats *stats,
+                      struct gspar_target target, struct gspar_scratch *scratch, struct gspar_solution *solution)
 {
     *solution = (struct gspar_solution){0};
     if (!stats->max_bits)
@@ -287,45 +259,14 @@ static gw_status solve(gw_context *context, const float *g, uint64_t n, const st
     double root = step(&problem, &tail);
     if (target.rule == GSPAR_DENSITY && budget >= (double)n) {
         root = 0;
-        part(context, &problem, g, n, 0, 0, NULL, &tail, NULL);
+        part(context, &problem, g, n, 0, 0, NULL, &tail);
+    } else if (root < gw_bits_float(stats->max_bits) && n <= SHORT) {
+        root = newton(context, &problem, g, n, (struct gw_tail){0}, root, &tail);
     } else if (root < gw_bits_float(stats->max_bits)) {
-        struct between between;
-        if (n > SHORT && !known)
-            GW_TRY(look_between(context, &problem, g, scratch, &between, NULL));
-        if (n <= SHORT)
-            root = newton(context, &problem, g, n, (struct gw_tail){0}, root, &tail);
-        else
-            root = solve_long(context, &problem, g, scratch, known ? known : &between, root, &tail);
+        GW_TRY(solve_long(context, &problem, g, scratch, root, &tail, &root));
     }
     solution->n_certain = n - tail.count;
     solution->expected = (double)solution->n_certain + (root > 0 ? tail.sum / root : 0);
     solution->slope = root > FLT_MAX ? FLT_MAX : root < FLT_TRUE_MIN ? FLT_TRUE_MIN : (float)root;
     return GW_OK;
-}
-
-gw_status gspar_solve(gw_context *context, const float *g, uint64_t n, const struct gw_stats *stats,
-                      struct gspar_target target, struct gspar_scratch *scratch, struct gspar_solution *solution)
-{
-    return solve(context, g, n, stats, target, scratch, NULL, solution);
-}
-
-gw_status gspar_measure_and_solve(gw_context *context, const float *g, uint64_t n, struct gspar_target target,
-                                  struct gspar_scratch *scratch, struct gw_stats *stats,
-                                  struct gspar_solution *solution)
-{
-    /* The exact method's budget is known only after the statistics. */
-    bool at_once = target.rule == GSPAR_DENSITY && target.value < 1 && n > SHORT;
-    struct between between;
-    if (at_once) {
-        /* The scale of the sums depends on the largest magnitude, which is not known yet. It may be any finite one. */
-        struct problem problem = {target.rule, n, target.value * (double)n, 0x7F7FFFFFu};
-        GW_TRY(look_between(context, &problem, g, scratch, &between, stats));
-        at_once = between.n_kept != UINT64_MAX;
-    }
-    if (!at_once)
-        *stats = gw_stats_run(context, g, n);
-    *solution = (struct gspar_solution){0};
-    if (stats->max_bits >= 0x7F800000u)
-        return GW_OK;
-    return solve(context, g, n, stats, target, scratch, at_once ? &between : NULL, solution);
 }

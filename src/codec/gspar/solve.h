@@ -48,10 +48,4 @@ void gspar_scratch_fini(gw_context *context, struct gspar_scratch *scratch);
 gw_status gspar_solve(gw_context *context, const float *g, uint64_t n, const struct gw_stats *stats,
                       struct gspar_target target, struct gspar_scratch *scratch, struct gspar_solution *solution);
 
-/* Takes the statistics too, and passes over a long tensor once for both if the density is given. The solution has no
- * meaning if the tensor is not finite. */
-gw_status gspar_measure_and_solve(gw_context *context, const float *g, uint64_t n, struct gspar_target target,
-                                  struct gspar_scratch *scratch, struct gw_stats *stats,
-                                  struct gspar_solution *solution);
-
 #endif

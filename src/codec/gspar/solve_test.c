@@ -135,16 +135,6 @@ static struct gspar_solution solve(gw_context *context, const float *g, uint64_t
     struct gspar_solution solution;
     struct gw_stats stats = gw_stats_run(context, g, n);
     CHECK(gspar_solve(context, g, n, &stats, target, &scratch, &solution) == GW_OK, "%s", gw_last_error());
-    /* The same with statistics, if one pass makes both. */
-    struct gspar_solution at_once;
-    struct gw_stats measured;
-    CHECK(gspar_measure_and_solve(context, g, n, target, &scratch, &measured, &at_once) == GW_OK, "%s",
-          gw_last_error());
-    assert_true(measured.max_bits == stats.max_bits && measured.sum == stats.sum && measured.sum_abs == stats.sum_abs &&
-                measured.sum_squares == stats.sum_squares);
-    CHECK(at_once.slope == solution.slope && at_once.n_certain == solution.n_certain &&
-              at_once.expected == solution.expected,
-          "%a at once, %a after the statistics", (double)at_once.slope, (double)solution.slope);
     gspar_scratch_fini(context, &scratch);
     return solution;
 }
