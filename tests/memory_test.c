@@ -26,7 +26,7 @@
 /* LONG is more than one chunk of sparse frames, and gspar looks at a sample of it first. */
 enum { N = 66000, LONG = 270000, WORKERS = 2 };
 
-/* All that is made of a gradient: pushes, the push of a fused call, the average, and its values. */
+/* All that is made of a gradient: pushes, the push of a single call, the average, and its values. */
 struct work {
     struct whole_frame pushes[WORKERS], fused, average;
     float out[LONG], push_out[LONG];

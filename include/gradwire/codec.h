@@ -224,9 +224,9 @@ GW_API GW_MUST_CHECK gw_status gw_encoder_encode(gw_encoder *encoder, const floa
  * step). */
 GW_API GW_MUST_CHECK gw_status gw_encoder_deliver(gw_encoder *encoder, float *average, uint64_t begin, uint64_t count);
 
-/* Measures and encodes a whole tensor with this worker's own numbers (or `shared`), in one pass over blocks if the
- * codec allows it (bucketed, unshared scalers). The bytes are the same as those of the two calls. `info` may be NULL.
- * Errors: GW_ERR_NONFINITE (the tensor is not finite), and those of the two calls. */
+/* Measures and encodes a whole tensor with this worker's own numbers (or `shared`). The bytes are the same as those of
+ * the two calls. `info` may be NULL. Errors: GW_ERR_NONFINITE (the tensor is not finite), and those of the two
+ * calls. */
 GW_API GW_MUST_CHECK gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const float *shared,
                                                          const gw_draw *draw, void *dst, size_t dst_capacity,
                                                          size_t *frame_bytes, gw_measure *info);

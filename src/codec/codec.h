@@ -67,11 +67,6 @@ struct gw_codec_record {
      * bound. If the codec hashes what it writes, it may seal the frame. Else the caller seals it. */
     gw_status (*encode)(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
                         struct gw_frame *frame);
-    /* Measures and encodes a whole tensor with its own numbers in one pass. The bytes are the same as those of the two
-     * calls. If can_fuse is NULL, or false for this encoder, the two calls are made. */
-    bool (*can_fuse)(const gw_encoder *encoder);
-    gw_status (*measure_encode)(gw_encoder *encoder, const float *g, const gw_draw *draw, uint8_t *dst,
-                                struct gw_frame *frame, gw_measure *info);
 
     /* The state that a codec keeps between steps is encoder->residual, and what stands before it in a saved state (its
      * head). The functions are called only if the codec keeps a state with its options.

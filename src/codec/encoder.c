@@ -202,21 +202,6 @@ static const float *some_gradient(const float *g)
     return g ? g : &nothing;
 }
 
-static void begin_measure(gw_encoder *encoder, const float *g)
-{
-    encoder->measured = encoder->rests = false;
-    encoder->info = (gw_measure){.finite = true};
-    encoder->coded = encoder->momentum ? gw_momentum_add(encoder->context, encoder->momentum, g) : some_gradient(g);
-}
-
-static void end_measure(gw_encoder *encoder, gw_measure *info)
-{
-    encoder->measured = true;
-    encoder->finite = encoder->info.finite;
-    if (info)
-        *info = encoder->info;
-}
-
 gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared, size_t n_shared, gw_measure *info)
 {
     if (!encoder || (!g && encoder->tensor.n_elems) || (!shared && shared_count(encoder)))
@@ -225,7 +210,9 @@ gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared,
         return gw_fail(GW_ERR_CAPACITY, "gw_encoder_measure: room for %zu shared numbers; tensor '%s' has %" PRIu64,
                        n_shared, encoder->shown, shared_count(encoder));
     gw_float_env env = gw_float_enter();
-    begin_measure(encoder, g);
+    encoder->measured = encoder->rests = false;
+    encoder->info = (gw_measure){.finite = true};
+    encoder->coded = encoder->momentum ? gw_momentum_add(encoder->context, encoder->momentum, g) : some_gradient(g);
     gw_status status = GW_OK;
     if (encoder->record->measure)
         status = encoder->record->measure(encoder, encoder->coded, shared, &encoder->info);
@@ -233,7 +220,10 @@ gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared,
         gw_measure_tensor(encoder->context, encoder->coded, encoder->tensor.n_elems, &encoder->info);
     gw_float_leave(env);
     GW_TRY(status);
-    end_measure(encoder, info);
+    encoder->measured = true;
+    encoder->finite = encoder->info.finite;
+    if (info)
+        *info = encoder->info;
     return GW_OK;
 }
 
@@ -391,28 +381,17 @@ gw_status gw_encoder_measure_encode(gw_encoder *encoder, const float *g, const f
 {
     uint64_t n = encoder ? encoder->tensor.n_elems : 0;
     GW_TRY(check_encode(encoder, g, draw, 0, n, dst, dst_capacity, frame_bytes));
-    if (shared || !encoder->record->can_fuse || !encoder->record->can_fuse(encoder)) {
-        uint64_t n_shared = shared_count(encoder);
-        float *own = gw_alloc(encoder->context, n_shared, sizeof *own);
-        if (!own)
-            return GW_ERR_MEMORY;
-        gw_status status = gw_encoder_measure(encoder, g, own, n_shared, info);
-        if (status == GW_OK)
-            status = gw_encoders_combine(&encoder, 1, NULL);
-        if (status == GW_OK)
-            status = gw_encoder_encode(encoder, g, shared ? shared : own, draw, 0, n, dst, dst_capacity, frame_bytes);
-        gw_free(encoder->context, own);
-        return status;
-    }
-    struct gw_frame frame;
-    begin_frame(encoder, draw, 0, n, &frame);
-    gw_float_env env = gw_float_enter();
-    begin_measure(encoder, g);
-    gw_status status = encoder->record->measure_encode(encoder, encoder->coded, draw, dst, &frame, &encoder->info);
-    gw_float_leave(env);
-    GW_TRY(status);
-    end_measure(encoder, info);
-    return encoder->finite ? end_frame(dst, &frame, frame_bytes) : not_finite(encoder);
+    const uint64_t n_shared = shared_count(encoder);
+    float *own = gw_alloc(encoder->context, n_shared, sizeof *own);
+    if (!own)
+        return GW_ERR_MEMORY;
+    gw_status status = gw_encoder_measure(encoder, g, own, n_shared, info);
+    if (status == GW_OK)
+        status = gw_encoders_combine(&encoder, 1, NULL);
+    if (status == GW_OK)
+        status = gw_encoder_encode(encoder, g, shared, draw, 0, n, dst, dst_capacity, frame_bytes);
+    gw_free(encoder->context, own);
+    return status;
 }
 
 gw_status gw_encoder_deliver(gw_encoder *encoder, float *average, uint64_t begin, uint64_t count)

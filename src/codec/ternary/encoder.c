@@ -142,7 +142,6 @@ struct encoding {
     enum ternary_code code;
     int entropy;
     uint64_t first; /* the chunk of the slice that a wave begins with */
-    bool measure;   /* the buckets of a chunk are measured just before it is drawn */
     uint32_t entries[WAVE];
     uint8_t *to; /* chunk first + i of a wave goes to: to + i * stride */
     size_t stride;
@@ -161,13 +160,9 @@ static void encode_chunk(uint64_t i, uint32_t index, void *user)
     for (uint64_t at = begin; at < end;) {
         uint64_t b = bucket ? at / bucket : 0;
         uint64_t stop = bucket && (b + 1) * bucket < end ? (b + 1) * bucket : end;
-        if (e->measure)
-            measure_bucket(NULL, e->encoder, e->g, b);
-        /* If it is not finite, the caller finds out after the whole pass. */
-        const bool finite = state->stats[b].max_bits < 0x7F800000u;
-        if (finite && gw_encoder_keeps_state(e->encoder)) {
+        if (gw_encoder_keeps_state(e->encoder)) {
             ternary_feedback_round(e->encoder, e->scalers[b], at, stop, begin, bits);
-        } else if (finite) {
+        } else {
             draw.clip = state->clip[b];
             gw_draw_range(&draw, e->g, e->scalers[b], at, stop, begin, bits->nonzero, bits->sign, CHUNK_WORDS);
         }
@@ -205,20 +200,30 @@ static gw_status take_scratch(gw_encoder *encoder)
     return GW_OK;
 }
 
-static gw_status encode(gw_encoder *encoder, const float *g, const float *scalers, const gw_draw *where, bool fused,
-                        uint8_t *dst, struct gw_frame *frame)
+gw_status ternary_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
+                         struct gw_frame *frame)
 {
     const struct ternary_options *o = encoder->options;
     const struct ternary_packing packing = encoder->push_wire == GW_WIRE_FAST ? ternary_fast(o->packing) : o->packing;
     struct ternary_state *state = encoder->state;
+    const float *scalers = shared && shares(encoder) ? shared : state->own;
+    uint64_t b0 = frame->bucket ? frame->begin / frame->bucket : 0;
+    for (uint64_t b = b0; b < b0 + frame->n_scalers && b < state->n_scalers; b++)
+        if (!(scalers[b] >= state->own[b]) || !isfinite(scalers[b]))
+            return gw_fail(
+                GW_ERR_ARGUMENT,
+                "tensor '%s': the given scaler is %g; it must be the maximum over workers, finite and at least this "
+                "worker's own, %g",
+                encoder->shown, (double)scalers[b], (double)state->own[b]);
+    if (gw_encoder_keeps_state(encoder) && b0 < state->n_scalers)
+        ternary_feedback_set_levels(encoder, b0, frame->n_scalers, scalers + b0);
     GW_TRY(take_scratch(encoder));
     uint64_t n_chunks = n_chunks_of(frame), wave = state->wave ? WAVE : 1;
     struct encoding e = {.encoder = encoder,
                          .g = g,
                          .scalers = scalers,
-                         .draw = where,
+                         .draw = draw,
                          .frame = frame,
-                         .measure = fused,
                          .code = ternary_push_code(&packing),
                          .entropy = packing.entropy,
                          .stride = state->wave_stride};
@@ -241,41 +246,7 @@ static gw_status encode(gw_encoder *encoder, const float *g, const float *scaler
     frame->code = (uint8_t)ternary_frame_code(e.code, false, n_chunks, e.entries[0]);
     frame->payload_bytes = at;
     frame->flags |= shares(encoder) ? 0 : GW_FLAG_PRIVATE;
-    uint64_t b0 = frame->bucket ? frame->begin / frame->bucket : 0;
     if (frame->n_scalers)
         memcpy(dst + GW_HEADER_BYTES, scalers + b0, 4 * frame->n_scalers);
-    return GW_OK;
-}
-
-gw_status ternary_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
-                         struct gw_frame *frame)
-{
-    const struct ternary_state *state = encoder->state;
-    const float *scalers = shared && shares(encoder) ? shared : state->own;
-    uint64_t b0 = frame->bucket ? frame->begin / frame->bucket : 0;
-    for (uint64_t b = b0; b < b0 + frame->n_scalers && b < state->n_scalers; b++)
-        if (!(scalers[b] >= state->own[b]) || !isfinite(scalers[b]))
-            return gw_fail(
-                GW_ERR_ARGUMENT,
-                "tensor '%s': the given scaler is %g; it must be the maximum over workers, finite and at least this "
-                "worker's own, %g",
-                encoder->shown, (double)scalers[b], (double)state->own[b]);
-    if (gw_encoder_keeps_state(encoder) && b0 < state->n_scalers)
-        ternary_feedback_set_levels(encoder, b0, frame->n_scalers, scalers + b0);
-    return encode(encoder, g, scalers, draw, false, dst, frame);
-}
-
-bool ternary_can_fuse(const gw_encoder *encoder)
-{
-    uint32_t bucket = ternary_bucket(encoder);
-    return bucket && GW_CHUNK % bucket == 0;
-}
-
-gw_status ternary_measure_encode(gw_encoder *encoder, const float *g, const gw_draw *draw, uint8_t *dst,
-                                 struct gw_frame *frame, gw_measure *info)
-{
-    struct ternary_state *state = encoder->state;
-    GW_TRY(encode(encoder, g, state->own, draw, true, dst, frame));
-    sum_up(encoder, g, info);
     return GW_OK;
 }

@@ -114,6 +114,5 @@ bool ternary_rest(gw_encoder *encoder)
     struct ternary_state *state = encoder->state;
     memset(gw_residual_next(&encoder->residual), 0, gw_residual_bytes(encoder->tensor.n_elems));
     memset(state->own, 0, state->n_scalers * sizeof *state->own);
-    memset(state->stats, 0, state->n_scalers * sizeof *state->stats);
     return true;
 }

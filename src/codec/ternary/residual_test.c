@@ -163,7 +163,7 @@ TEST(steps_are_as_the_document_says)
                 }
 }
 
-/* With whole words and without, fused or not: a slice holds what the whole holds. */
+/* With whole words and without, in one call or two: a slice holds what the whole holds. */
 TEST(slices_are_parts_of_the_whole)
 {
     enum { N = 200001, BEGIN = 6 * 2048, COUNT = N - BEGIN };

@@ -243,9 +243,6 @@ size_t ternary_payload_bound(const gw_encoder *encoder, uint64_t n_elems);
 gw_status ternary_measure(gw_encoder *encoder, const float *g, float *shared, gw_measure *info);
 gw_status ternary_encode(gw_encoder *encoder, const float *g, const float *shared, const gw_draw *draw, uint8_t *dst,
                          struct gw_frame *frame);
-bool ternary_can_fuse(const gw_encoder *encoder);
-gw_status ternary_measure_encode(gw_encoder *encoder, const float *g, const gw_draw *draw, uint8_t *dst,
-                                 struct gw_frame *frame, gw_measure *info);
 
 /* ---- residual.c -------------------------------------------------------------------------------- */
 
