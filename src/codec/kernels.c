@@ -89,6 +89,21 @@ const struct gw_kernels *gw_kernels_now(void)
     return gw_kernels_for(gw_cpu());
 }
 
+uint32_t gw_decode_planes(const uint8_t *src, uint32_t n_planes, uint32_t n, uint32_t offset, const uint64_t *negative,
+                          int32_t center, float q, bool stream, float *out)
+{
+    const struct gw_kernels *kernels = gw_kernels_now();
+    const uint32_t whole = n / 64;
+    float last[64];
+    const uint32_t most = kernels->decode_planes(src, n_planes, whole, offset, negative, center, q, stream, out);
+    if (n % 64 == 0)
+        return most;
+    const uint32_t here = kernels->decode_planes(src + 8 * (size_t)whole * n_planes, n_planes, 1, offset,
+                                                 negative ? negative + whole : NULL, center, q, false, last);
+    memcpy(out + 64 * (size_t)whole, last, n % 64 * sizeof *out);
+    return here > most ? here : most;
+}
+
 /* ---- the reference ---------------------------------------------------------------------------- */
 
 static struct gw_stats stats_block_ref(const float *g, uint32_t n)

@@ -115,6 +115,10 @@ const struct gw_kernels *gw_kernels_for(enum gw_cpu cpu);
 /* The kernels for gw_cpu(). */
 const struct gw_kernels *gw_kernels_now(void);
 
+/* decode_planes for n elements. Planes and signs have whole groups; out has room for n. */
+uint32_t gw_decode_planes(const uint8_t *src, uint32_t n_planes, uint32_t n, uint32_t offset, const uint64_t *negative,
+                          int32_t center, float q, bool stream, float *out);
+
 /* ---- helpers that kernels share ------------------------------------------------------------- */
 
 /* needs_wide: true if the squares of a block are too large or too small for float32. wide: the sums of such a block, in

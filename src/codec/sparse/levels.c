@@ -141,12 +141,5 @@ gw_status gw_sparse_levels_get(struct gw_strings_reader *reader, struct gw_spars
 
 void gw_sparse_levels_expand(const struct gw_sparse_levels *levels, uint32_t n, float unit, float *out)
 {
-    uint32_t whole = n / 64;
-    float last[64];
-    gw_kernels_now()->decode_planes(levels->planes, levels->n_planes, whole, levels->offset, NULL, 0, unit, false, out);
-    if (n % 64) {
-        gw_kernels_now()->decode_planes(levels->planes + 8 * (size_t)whole * levels->n_planes, levels->n_planes, 1,
-                                        levels->offset, NULL, 0, unit, false, last);
-        memcpy(out + 64 * (size_t)whole, last, n % 64 * sizeof *out);
-    }
+    gw_decode_planes(levels->planes, levels->n_planes, n, levels->offset, NULL, 0, unit, false, out);
 }

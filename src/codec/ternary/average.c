@@ -43,47 +43,20 @@ gw_status ternary_sum_scratch_init(gw_context *context, const struct ternary_sum
 {
     const uint64_t n = n_elems < GW_CHUNK ? n_elems : GW_CHUNK, n_words = gw_div_up(n, 64);
     *scratch = (struct ternary_sum_scratch){0};
-    scratch->digits = gw_scratch_take(context, 64 * n_words, sizeof *scratch->digits);
     scratch->planes = gw_scratch_take(context, n_words, 8 * ((size_t)sums->n_planes + 1));
     scratch->magnitudes = gw_scratch_take(context, n_words, 8 * sums->n_planes);
     scratch->bits = gw_scratch_take(context, 1, sizeof *scratch->bits);
-    if (!scratch->digits || !scratch->planes || !scratch->magnitudes || !scratch->bits)
+    if (!scratch->planes || !scratch->magnitudes || !scratch->bits)
         return GW_ERR_MEMORY;
     return init_writer(context, sums, n_words, &scratch->writer);
 }
 
 void ternary_sum_scratch_fini(gw_context *context, struct ternary_sum_scratch *scratch)
 {
-    gw_scratch_give(context, scratch->digits);
     gw_scratch_give(context, scratch->planes);
     gw_scratch_give(context, scratch->magnitudes);
     gw_scratch_give(context, scratch->bits);
     gw_strings_writer_fini(context, &scratch->writer);
-}
-
-/* Moves bit i of `byte` to the lowest bit of byte i. */
-static uint64_t bits_to_bytes(uint64_t byte)
-{
-    uint64_t one_each = byte * 0x0101010101010101ull & 0x8040201008040201ull;
-    return (one_each + 0x7F7F7F7F7F7F7F7Full) >> 7 & 0x0101010101010101ull;
-}
-
-static void list_digits(uint32_t n_planes, const uint8_t *planes, uint32_t n, uint16_t *digits)
-{
-    for (uint32_t i = 0; i < n; i += 8) {
-        const uint8_t *at = planes + 8 * (size_t)(i / 64) * n_planes + i % 64 / 8;
-        uint64_t low = 0, high = 0;
-        for (uint32_t j = 0; j < n_planes; j++) {
-            uint64_t bytes = bits_to_bytes(at[8 * j]);
-            if (j < 8)
-                low |= bytes << j;
-            else
-                high |= bytes << (j - 8);
-        }
-        uint32_t m = n - i < 8 ? n - i : 8;
-        for (uint32_t k = 0; k < m; k++)
-            digits[i + k] = (uint16_t)((low >> 8 * k & 255) | (high >> 8 * k & 255) << 8);
-    }
 }
 
 /* Planes already stand as whole words. If the last group is short, its planes are cut to the bytes that it needs. */
@@ -99,16 +72,15 @@ static void write_packed(const struct ternary_sums *sums, const uint8_t *planes,
     }
 }
 
-/* The reverse of write_packed. Returns false if padding is not 0. */
-static bool read_packed(const struct ternary_sums *sums, const uint8_t *src, uint32_t n, uint8_t *planes)
+/* Reads the planes of the last group, if it is short. Returns false if padding is not 0. */
+static bool read_last(const struct ternary_sums *sums, const uint8_t *src, uint32_t n, uint8_t *planes)
 {
     size_t whole = 8 * (size_t)(n / 64) * sums->n_planes, bytes = gw_div_up(n % 64, 8);
-    memcpy(planes, src, whole);
-    for (uint32_t j = 0; j < sums->n_planes && bytes; j++) {
+    for (uint32_t j = 0; j < sums->n_planes; j++) {
         const uint64_t plane = gw_get_partial(src + whole + j * bytes, bytes);
         if (plane >> (n % 64))
             return false;
-        gw_put64(planes + whole + 8 * j, plane);
+        gw_put64(planes + 8 * j, plane);
     }
     return true;
 }
@@ -126,39 +98,34 @@ uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code cod
     return ENTRY(CODE_PACKED, packed);
 }
 
-static gw_status unpack_packed(const struct ternary_sums *sums, const struct ternary_piece *piece,
-                               struct ternary_sum_scratch *scratch)
+/* Whole groups are decoded where they stand. */
+static gw_status decode_packed(const struct ternary_sums *sums, const struct ternary_piece *piece, float q, bool stream,
+                               float *out)
 {
-    const uint32_t n = piece->n;
+    const uint32_t n = piece->n, n_planes = sums->n_planes, whole = n / 64 * 64, center = sums->workers;
+    uint8_t last[8 * 16];
     if (piece->n_bytes != ternary_packed_size(sums, n))
         return gw_fail(GW_ERR_FRAME_PAYLOAD,
                        "a chunk of %u sums of %u workers has %zu bytes of packed codes; its values take %zu", n,
                        sums->workers, piece->n_bytes, ternary_packed_size(sums, n));
-    if (!read_packed(sums, piece->src, n, scratch->planes))
+    if (!read_last(sums, piece->src, n, last))
         return gw_fail(GW_ERR_FRAME_PAYLOAD, "the padding after a chunk's %u packed sums is not 0", n);
-    uint32_t most = 0;
-    list_digits(sums->n_planes, scratch->planes, n, scratch->digits);
-    for (uint32_t i = 0; i < n; i++)
-        most = scratch->digits[i] > most ? scratch->digits[i] : most;
-    if (most > 2 * sums->workers)
-        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a packed sum is %u above its lowest; %u workers reach %u", most,
-                       sums->workers, 2 * sums->workers);
+    const uint32_t most = gw_decode_planes(piece->src, n_planes, whole, center, NULL, 0, q, stream, out),
+                   most_last = gw_decode_planes(last, n_planes, n % 64, center, NULL, 0, q, false, out + whole);
+    if (most > 2 * sums->workers || most_last > 2 * sums->workers)
+        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a packed sum is %u above its lowest; %u workers reach %u",
+                       most > most_last ? most : most_last, sums->workers, 2 * sums->workers);
     return GW_OK;
 }
 
-gw_status ternary_sum_unpack(const struct ternary_sums *sums, const struct ternary_piece *piece,
-                             struct ternary_sum_scratch *scratch)
+gw_status ternary_sum_decode(const struct ternary_sums *sums, const struct ternary_piece *piece,
+                             struct ternary_sum_scratch *scratch, float q, bool stream, float *out)
 {
-    uint16_t *digits = scratch->digits;
     struct ternary_levels levels;
     if (piece->code == CODE_PACKED)
-        return unpack_packed(sums, piece, scratch);
+        return decode_packed(sums, piece, q, stream, out);
     GW_TRY(ternary_levels_unpack(sums, piece, scratch, &levels));
-    list_digits(levels.n_planes, scratch->planes, piece->n, digits);
-    for (uint32_t i = 0; i < piece->n; i++) {
-        const int32_t magnitude = digits[i] - (int32_t)levels.n_levels,
-                      minus = -(int32_t)(scratch->bits->negative.words[i / 64] >> (i % 64) & 1);
-        digits[i] = (uint16_t)((int32_t)levels.center + (magnitude ^ minus) - minus);
-    }
+    gw_decode_planes(scratch->planes, levels.n_planes, piece->n, levels.n_levels, scratch->bits->negative.words,
+                     (int32_t)levels.center - (int32_t)sums->workers, q, stream, out);
     return GW_OK;
 }

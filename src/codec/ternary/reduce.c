@@ -90,7 +90,7 @@ struct slot {
     struct ternary_bits *bits;          /* reduce: of GW_ADD_FRAMES frames; else of GW_RANS_TOGETHER chunks */
     struct ternary_sum_scratch scratch; /* for averages */
     struct ternary_sum_scratch added;   /* reduce: for averages that are added up */
-    float *values;                      /* reduce of private scalers: two chunks */
+    float *values;                      /* see take_values */
 };
 
 /* A loop over chunks on the context's threads. */
@@ -176,9 +176,27 @@ static gw_status job_scratch(struct job *job, uint32_t workers)
     return GW_OK;
 }
 
+/* Takes `n_chunks` chunks of floats for each slot. */
+static gw_status take_values(struct job *job, uint32_t n_chunks)
+{
+    for (uint32_t i = 0; i < job->n_slots; i++) {
+        job->slots[i].values = gw_scratch_take(job->context, (size_t)n_chunks * GW_CHUNK, sizeof(float));
+        if (!job->slots[i].values)
+            return GW_ERR_MEMORY;
+    }
+    return GW_OK;
+}
+
 static float scaler_at(const struct gw_frame *frame, uint64_t i)
 {
     return gw_get_float(frame->scalers + 4 * (frame->bucket ? i / frame->bucket : 0));
+}
+
+/* Where the run of one scaler ends that holds element i of the chunk of n elements that begins at element `base`. */
+static uint64_t run_end(const struct gw_frame *frame, uint64_t base, uint64_t i, uint64_t n)
+{
+    const uint64_t left = frame->bucket ? frame->bucket - (base + i) % frame->bucket : n;
+    return left < n - i ? i + left : n;
 }
 
 /* Makes floats of the bitmaps of the chunk that begins at element `base` of the slice. */
@@ -188,8 +206,7 @@ static void expand_chunk(const struct gw_frame *frame, const struct ternary_bits
     const struct gw_kernels *kernels = gw_kernels_now();
     if (!frame->bucket || frame->bucket % 64 == 0) {
         for (uint64_t i = 0; i < n;) {
-            uint64_t stop = frame->bucket ? (base + i) / frame->bucket * frame->bucket + frame->bucket - base : n;
-            stop = stop < n ? stop : n;
+            const uint64_t stop = run_end(frame, base, i, n);
             kernels->expand(bits->nonzero + i / 64, bits->sign + i / 64, stop - i, scaler_at(frame, base + i), stream,
                             out + i);
             i = stop;
@@ -224,69 +241,20 @@ static float quantum(const struct gw_frame *frame, uint64_t i)
     return scaler_at(frame, i) / (float)frame->workers;
 }
 
-/* Decodes a chunk with one scaler straight from the wire, in whole groups of 64 sums. *done: how many sums that
- * were. */
-static gw_status decode_packed(const struct job *job, const struct ternary_piece *piece, float *out, uint64_t *done)
-{
-    const struct gw_frame *frame = job->frame;
-    const uint32_t n = piece->n, workers = frame->workers;
-    const size_t want = ternary_packed_size(&job->sums, n);
-    if (piece->n_bytes != want)
-        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a chunk of %u packed sums has %zu bytes; its values take %zu", n,
-                       piece->n_bytes, want);
-    uint32_t most = gw_kernels_now()->decode_planes(piece->src, job->sums.n_planes, n / 64, workers, NULL, 0,
-                                                    quantum(frame, 0), frame->count >= STREAM_ELEMENTS, out);
-    if (most > 2 * workers)
-        return gw_fail(GW_ERR_FRAME_PAYLOAD, "a packed sum is %u above its lowest; %u workers reach %u", most, workers,
-                       2 * workers);
-    *done = n / 64 * 64;
-    return GW_OK;
-}
-
-/* Decodes a chunk with one scaler through planes, and all of its sums. */
-static gw_status decode_levels(const struct job *job, const struct ternary_piece *piece, struct slot *slot, float *out)
-{
-    const struct gw_frame *frame = job->frame;
-    const struct gw_kernels *kernels = gw_kernels_now();
-    const uint32_t n = piece->n, whole = n / 64;
-    const uint8_t *planes = slot->scratch.planes;
-    const uint64_t *negative = slot->scratch.bits->negative.words;
-    const float q = quantum(frame, 0);
-    struct ternary_levels levels;
-    float last[64];
-    GW_TRY(ternary_levels_unpack(&job->sums, piece, &slot->scratch, &levels));
-    const int32_t middle = (int32_t)levels.center - (int32_t)frame->workers;
-    kernels->decode_planes(planes, levels.n_planes, whole, levels.n_levels, negative, middle, q,
-                           frame->count >= STREAM_ELEMENTS, out);
-    if (n % 64) {
-        kernels->decode_planes(planes + 8 * (size_t)whole * levels.n_planes, levels.n_planes, 1, levels.n_levels,
-                               negative + whole, middle, q, false, last);
-        memcpy(out + 64 * (size_t)whole, last, n % 64 * sizeof *out);
-    }
-    return GW_OK;
-}
-
 static gw_status decode_average(uint64_t c, uint32_t index, void *user)
 {
     struct job *job = user;
-    struct slot *slot = &job->slots[index];
     const struct gw_frame *frame = job->frame;
     const struct ternary_piece piece = piece_of(job, 0, c);
-    uint64_t base = c * GW_CHUNK, done = 0;
-    const uint32_t n = piece.n, workers = frame->workers;
+    const uint64_t base = c * GW_CHUNK;
     float *out = job->out + base;
-    if (!frame->bucket && piece.code == CODE_RANS)
-        return decode_levels(job, &piece, slot, out);
-    if (!frame->bucket)
-        GW_TRY(decode_packed(job, &piece, out, &done));
-    if (done < n)
-        GW_TRY(ternary_sum_unpack(&job->sums, &piece, &slot->scratch));
-    const uint16_t *digits = slot->scratch.digits;
-    while (done < n) {
-        uint64_t stop = frame->bucket ? (base + done) / frame->bucket * frame->bucket + frame->bucket - base : n;
-        float q = quantum(frame, base + done);
-        for (stop = stop < n ? stop : n; done < stop; done++)
-            out[done] = (float)((int32_t)digits[done] - (int32_t)workers) * q;
+    const bool one = !frame->bucket; /* one scaler; else the sums at first come as they are */
+    GW_TRY(ternary_sum_decode(&job->sums, &piece, &job->slots[index].scratch, one ? quantum(frame, 0) : 1,
+                              one && frame->count >= STREAM_ELEMENTS, out));
+    for (uint64_t i = 0; !one && i < piece.n;) {
+        const float q = quantum(frame, base + i);
+        for (uint64_t stop = run_end(frame, base, i, piece.n); i < stop; i++)
+            out[i] *= q;
     }
     return GW_OK;
 }
@@ -314,14 +282,16 @@ gw_status ternary_symbols(gw_context *context, const struct gw_frame *frame, uin
     gw_status status = job_init(&job, context, frame, 1);
     if (status == GW_OK && average)
         status = job_scratch(&job, frame->workers);
+    if (status == GW_OK && average)
+        status = take_values(&job, 1);
     struct slot *slot = status == GW_OK ? &job.slots[0] : NULL;
     for (uint64_t c = 0; c < n_chunks_of(frame) && status == GW_OK; c++) {
         const struct ternary_piece piece = piece_of(&job, 0, c);
         const uint32_t n = piece.n;
         if (average) {
-            status = ternary_sum_unpack(&job.sums, &piece, &slot->scratch);
+            status = ternary_sum_decode(&job.sums, &piece, &slot->scratch, 1, false, slot->values);
             for (uint32_t i = 0; i < n && status == GW_OK; i++)
-                counts[slot->scratch.digits[i]]++;
+                counts[(int32_t)frame->workers + (int32_t)slot->values[i]]++;
         } else {
             status = ternary_push_unpack(&piece, slot->bits, NULL);
             if (status == GW_OK) {
@@ -434,11 +404,7 @@ static void seal(struct job *job, uint8_t *dst, struct gw_frame *average, bool t
 
 static gw_status reduce_private(struct job *job, uint8_t *payload, struct gw_frame *average)
 {
-    for (uint32_t i = 0; i < job->n_slots; i++) {
-        job->slots[i].values = gw_scratch_take(job->context, 2 * GW_CHUNK, sizeof(float));
-        if (!job->slots[i].values)
-            return GW_ERR_MEMORY;
-    }
+    GW_TRY(take_values(job, 2));
     average->codec = GW_WIRE_NONE;
     average->bucket = 0;
     average->n_scalers = 0;
@@ -463,13 +429,15 @@ static void ask_for_next(const struct job *job, uint32_t r, uint64_t c)
         __builtin_prefetch(job->frame[r].payload + at, 0, 2);
 }
 
-/* Makes bit planes of 64 digits. */
-static void digits_to_planes(const uint16_t *digits, uint32_t n_planes, uint64_t *planes)
+/* Makes bit planes of the digits of 64 sums. */
+static void sums_to_planes(const float *values, const struct ternary_sums *sums, uint64_t *planes)
 {
-    memset(planes, 0, n_planes * sizeof *planes);
-    for (uint32_t i = 0; i < 64; i++)
-        for (uint32_t j = 0; j < n_planes; j++)
-            planes[j] |= (uint64_t)(digits[i] >> j & 1) << i;
+    memset(planes, 0, sums->n_planes * sizeof *planes);
+    for (uint32_t i = 0; i < 64; i++) {
+        const uint32_t digit = (uint32_t)((int32_t)values[i] + (int32_t)sums->workers);
+        for (uint32_t j = 0; j < sums->n_planes; j++)
+            planes[j] |= (uint64_t)(digit >> j & 1) << i;
+    }
 }
 
 /* Adds a chunk of sums, those of average r, to the digits in planes, with carries. Such averages come from the relay of
@@ -480,13 +448,12 @@ static gw_status add_average(struct job *job, uint32_t r, uint64_t c, struct slo
     const struct ternary_sums sums = ternary_sums_of(frame->workers);
     const struct ternary_piece piece = piece_of(job, r, c);
     const uint32_t n_words = (piece.n + 63) / 64;
-    uint16_t *digits = slot->added.digits;
-    GW_TRY(ternary_sum_unpack(&sums, &piece, &slot->added));
+    GW_TRY(ternary_sum_decode(&sums, &piece, &slot->added, 1, false, slot->values));
     for (uint32_t i = piece.n; i < 64 * n_words; i++)
-        digits[i] = (uint16_t)frame->workers; /* a sum of 0, like the padding of pushes */
+        slot->values[i] = 0; /* like the padding of pushes */
     for (uint32_t w = 0; w < n_words; w++) {
         uint64_t other[16], carry = 0;
-        digits_to_planes(digits + 64 * (size_t)w, sums.n_planes, other);
+        sums_to_planes(slot->values + 64 * (size_t)w, &sums, other);
         for (uint32_t j = 0; j < job->sums.n_planes; j++) {
             uint8_t *plane = planes + 8 * ((size_t)w * job->sums.n_planes + j);
             uint64_t a = gw_get64(plane), b = j < sums.n_planes ? other[j] : 0;
@@ -510,7 +477,7 @@ static gw_status averages_init(struct job *job)
     struct ternary_sums largest = ternary_sums_of(most);
     for (uint32_t i = 0; i < job->n_slots; i++)
         GW_TRY(ternary_sum_scratch_init(job->context, &largest, job->frame->count, &job->slots[i].added));
-    return GW_OK;
+    return take_values(job, 1);
 }
 
 /* For shared scalers. Adds integers, as bit planes. */

@@ -170,7 +170,6 @@ struct ternary_sum_bitmaps {
 
 /* Memory one thread needs to pack or unpack sums of a chunk of n_elems elements, or of GW_CHUNK if those are fewer. */
 struct ternary_sum_scratch {
-    uint16_t *digits;     /* its length is a multiple of 64 digits */
     uint8_t *planes;      /* of the digits, as kernels add them up and as they stand in packed codes;
                            * one more for levels */
     uint64_t *magnitudes; /* planes of the sums' magnitudes, one after the other */
@@ -190,9 +189,10 @@ size_t ternary_packed_size(const struct ternary_sums *sums, uint32_t n);
 uint32_t ternary_sum_pack(const struct ternary_sums *sums, enum ternary_code code, const uint8_t *planes, uint32_t n,
                           struct ternary_sum_scratch *scratch, uint8_t *dst);
 
-/* One chunk to digits in scratch->digits, all checked to be at most 2N. */
-gw_status ternary_sum_unpack(const struct ternary_sums *sums, const struct ternary_piece *piece,
-                             struct ternary_sum_scratch *scratch);
+/* Makes q times the sums of a chunk, and checks that no sum is beyond what the workers reach. `stream`: as of kernels.
+ */
+gw_status ternary_sum_decode(const struct ternary_sums *sums, const struct ternary_piece *piece,
+                             struct ternary_sum_scratch *scratch, float q, bool stream, float *out);
 
 /* ---- levels.c ---------------------------------------------------------------------------------- */
 
