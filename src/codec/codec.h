@@ -135,7 +135,7 @@ struct gw_encoder {
     char *name;      /* a copy, to which tensor.name points */
     char shown[128]; /* the name for sentences: its beginning and its end if it is long */
     uint32_t nth;    /* its place in the last gw_encoders_combine: none may be there twice */
-    bool measured, finite, rests;
+    bool measured, rests;
     gw_wire push_wire, pull_wire; /* AUTO or SMALL, unless has_wire_choice is true */
     gw_measure info;
     void *state;                  /* belongs to the record */

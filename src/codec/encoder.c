@@ -133,16 +133,10 @@ static uint32_t bucket_of(const gw_encoder *encoder)
 
 static uint64_t slice_align(const gw_encoder *encoder)
 {
-    uint64_t bucket = bucket_of(encoder), align = GW_SLICE_ALIGN;
-    if (!bucket)
-        return align;
-    uint64_t a = align, b = bucket; /* least common multiple */
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return align / a * bucket;
+    const uint64_t bucket = bucket_of(encoder), twos = bucket & -bucket;
+    _Static_assert((GW_SLICE_ALIGN & (GW_SLICE_ALIGN - 1)) == 0,
+                   "so the least common multiple needs no more than this");
+    return !bucket ? GW_SLICE_ALIGN : twos < GW_SLICE_ALIGN ? GW_SLICE_ALIGN / twos * bucket : bucket;
 }
 
 gw_encoder_traits gw_encoder_traits_of(const gw_encoder *encoder)
@@ -221,7 +215,6 @@ gw_status gw_encoder_measure(gw_encoder *encoder, const float *g, float *shared,
     gw_float_leave(env);
     GW_TRY(status);
     encoder->measured = true;
-    encoder->finite = encoder->info.finite;
     if (info)
         *info = encoder->info;
     return GW_OK;
@@ -318,7 +311,7 @@ gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t 
         if (!encoders[i]->measured)
             return gw_fail(GW_ERR_ORDER, "tensor '%s' was not measured; call gw_encoder_measure first",
                            encoders[i]->shown);
-        if (!encoders[i]->finite)
+        if (!encoders[i]->info.finite)
             return not_finite(encoders[i]);
     }
     if (n && encoders[0]->record->combine) {
@@ -327,8 +320,6 @@ gw_status gw_encoders_combine(gw_encoder *const *encoders, uint32_t n, uint32_t 
         gw_float_leave(env);
         GW_TRY(status);
     }
-    if (found < n)
-        encoders[found]->finite = false;
     if (!bad)
         return found < n ? not_finite(encoders[found]) : GW_OK;
     *bad = found;
@@ -342,7 +333,7 @@ static gw_status begin_encode(const gw_encoder *encoder, const float *g, const g
     GW_TRY(check_encode(encoder, g, draw, begin, count, dst, dst_capacity, frame_bytes));
     if (!encoder->measured)
         return gw_fail(GW_ERR_ORDER, "tensor '%s' was not measured; call gw_encoder_measure first", encoder->shown);
-    if (!encoder->finite)
+    if (!encoder->info.finite)
         return not_finite(encoder);
     begin_frame(encoder, draw, begin, count, frame);
     return GW_OK;

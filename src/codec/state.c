@@ -18,7 +18,7 @@ gw_status gw_encoder_commit(gw_encoder *encoder, bool committed)
 {
     if (!encoder)
         return gw_fail(GW_ERR_ARGUMENT, "gw_encoder_commit: encoder is NULL");
-    committed = committed && encoder->measured && encoder->finite;
+    committed = committed && encoder->measured && encoder->info.finite;
     if (gw_encoder_keeps_state(encoder)) {
         const bool taken = encoder->record->commit ? encoder->record->commit(encoder, committed) : committed;
         if (taken && !encoder->rests)
@@ -39,7 +39,7 @@ bool gw_encoder_rest(gw_encoder *encoder)
     if (encoder->momentum)
         encoder->coded = gw_momentum_rest(encoder->momentum);
     encoder->info = (gw_measure){.finite = true};
-    encoder->measured = encoder->finite = encoder->rests = true;
+    encoder->measured = encoder->rests = true;
     return true;
 }
 
