@@ -83,45 +83,38 @@ static gw_status parse_options(const struct gw_codec_record *record, const char 
     return record->check_options ? record->check_options(options) : GW_OK;
 }
 
-/* Writes "name:key=value,..." with every option. dst NULL: only counts. Returns the length without the closing 0. */
-static size_t print_options(const struct gw_codec_record *record, const void *options, char *dst, size_t capacity)
+/* No codec has two options that are texts. */
+#define CANONICAL_BYTES (2 * GW_OPTION_TEXT_BYTES)
+
+/* Writes "name:key=value,..." with every option. */
+static void print_options(const struct gw_codec_record *record, const void *options, char text[CANONICAL_BYTES])
 {
-    size_t used = 0;
-#define PRINT(...) used += (size_t)snprintf(dst ? dst + used : NULL, dst ? capacity - used : 0, __VA_ARGS__)
-    PRINT("%s", record->info.name);
+    snprintf(text, CANONICAL_BYTES, "%s", record->info.name);
     for (size_t i = 0; i < record->info.n_options; i++) {
         const struct gw_option_rule *rule = &record->rules[i];
         const char *at = (const char *)options + rule->offset;
-        PRINT("%c%s=", i ? ',' : ':', record->info.options[i].key);
+        double number;
+        uint64_t count;
+        int word;
+        gw_append(text, CANONICAL_BYTES, "%c%s=", i ? ',' : ':', record->info.options[i].key);
         switch (rule->kind) {
-        case GW_OPTION_NUMBER: {
-            double x;
-            memcpy(&x, at, sizeof x);
-            if (isinf(x))
-                PRINT("%s", rule->words[0]);
-            else
-                PRINT("%s", gw_decimal_of(x).text);
+        case GW_OPTION_NUMBER:
+            memcpy(&number, at, sizeof number);
+            gw_append(text, CANONICAL_BYTES, "%s", isinf(number) ? rule->words[0] : gw_decimal_of(number).text);
             break;
-        }
-        case GW_OPTION_COUNT: {
-            uint64_t x;
-            memcpy(&x, at, sizeof x);
-            PRINT("%llu", (unsigned long long)x);
+        case GW_OPTION_COUNT:
+            memcpy(&count, at, sizeof count);
+            gw_append(text, CANONICAL_BYTES, "%llu", (unsigned long long)count);
             break;
-        }
-        case GW_OPTION_WORD: {
-            int x;
-            memcpy(&x, at, sizeof x);
-            PRINT("%s", rule->words[x]);
+        case GW_OPTION_WORD:
+            memcpy(&word, at, sizeof word);
+            gw_append(text, CANONICAL_BYTES, "%s", rule->words[word]);
             break;
-        }
         case GW_OPTION_TEXT:
-            PRINT("%s", at);
+            gw_append(text, CANONICAL_BYTES, "%s", at);
             break;
         }
     }
-#undef PRINT
-    return used;
 }
 
 /* Names that papers and other programs have for codecs. */
@@ -174,12 +167,10 @@ gw_status gw_codec_parse(gw_context *context, const char *spec, gw_codec **out)
     gw_status status =
         codec->options ? parse_options(record, spec[length] ? spec + length + 1 : NULL, codec->options) : GW_ERR_MEMORY;
     if (status == GW_OK) {
-        size_t bytes = print_options(record, codec->options, NULL, 0) + 1;
-        codec->canonical = gw_alloc(context, bytes, 1);
-        if (codec->canonical)
-            print_options(record, codec->options, codec->canonical, bytes);
-        else
-            status = GW_ERR_MEMORY;
+        char canonical[CANONICAL_BYTES];
+        print_options(record, codec->options, canonical);
+        codec->canonical = gw_strdup(context, canonical);
+        status = codec->canonical ? GW_OK : GW_ERR_MEMORY;
     }
     gw_plain_leave(before);
     if (status < 0) {
@@ -282,13 +273,10 @@ gw_status gw_codec_check_skip(const gw_codec *codec, const gw_tensor *tensors, u
         if (n == 0 || t < n_tensors)
             continue;
         char names[200] = "";
-        size_t used = 0;
-        for (t = 0; t < n_tensors && t < 8 && used < sizeof names; t++)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", t ? ", " : "",
-                                     tensors[t].name ? tensors[t].name : "");
-        return gw_fail(GW_ERR_SPEC, "%s: skip=%.*s fits no name here (%s%s); several names are joined by +",
-                       codec->record->info.name, (int)n, pattern, names,
-                       t < n_tensors || used >= sizeof names ? ", ..." : "");
+        for (t = 0; t < n_tensors; t++)
+            gw_append(names, sizeof names, "%s%s", t ? ", " : "", tensors[t].name ? tensors[t].name : "");
+        return gw_fail(GW_ERR_SPEC, "%s: skip=%.*s fits no name here (%s); several names are joined by +",
+                       codec->record->info.name, (int)n, pattern, names);
     }
     return GW_OK;
 }

@@ -362,7 +362,7 @@ TEST(every_name_in_skip_must_fit)
     for (size_t i = 0; i < sizeof many / sizeof *many; i++)
         many[i] = (gw_tensor){.name = name};
     assert_int_equal(gw_codec_check_skip(codec, many, 100), GW_ERR_SPEC);
-    assert_non_null(strstr(gw_last_error(), "nn, ...); several"));
+    assert_non_null(strstr(gw_last_error(), "nn...); several"));
     gw_codec_destroy(codec);
 }
 
