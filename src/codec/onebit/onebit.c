@@ -200,19 +200,13 @@ static size_t payload_bound(const gw_encoder *encoder, uint64_t n_elems)
     return payload_bytes(n_elems);
 }
 
-static const uint32_t bit[32] = {
-    1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,  1u << 8,  1u << 9,  1u << 10,
-    1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15, 1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21,
-    1u << 22, 1u << 23, 1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31,
-};
-
 GW_CLONES static void put_signs(const float *a, uint64_t n, uint8_t *dst)
 {
     uint64_t i = 0;
     for (; i + 32 <= n; i += 32) {
         uint32_t word = 0;
         for (uint32_t j = 0; j < 32; j++)
-            word |= a[i + j] < 0 ? bit[j] : 0;
+            word |= a[i + j] < 0 ? 1u << j : 0;
         gw_put32(dst + i / 8, word);
     }
     for (; i < n; i++) {
@@ -299,7 +293,7 @@ GW_CLONES static void set_words(const uint8_t *bits, uint64_t n_words, struct pa
     for (uint64_t w = 0; w < n_words; w++) {
         uint32_t word = gw_get32(bits + 4 * w);
         for (uint32_t j = 0; j < 32; j++)
-            out[32 * w + j] = word & bit[j] ? pair.negative : pair.positive;
+            out[32 * w + j] = word & 1u << j ? pair.negative : pair.positive;
     }
 }
 
@@ -308,7 +302,7 @@ GW_CLONES static void add_words(const uint8_t *bits, uint64_t n_words, struct pa
     for (uint64_t w = 0; w < n_words; w++) {
         uint32_t word = gw_get32(bits + 4 * w);
         for (uint32_t j = 0; j < 32; j++)
-            out[32 * w + j] += word & bit[j] ? pair.negative : pair.positive;
+            out[32 * w + j] += word & 1u << j ? pair.negative : pair.positive;
     }
 }
 
