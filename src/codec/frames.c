@@ -401,13 +401,12 @@ gw_status gw_reduce_with(gw_context *context, const void *const *frames, const s
         struct gw_frame frame;
         if (read_header(frames[i], frame_bytes[i], &frame, &wire) < 0)
             break;
-        char why[512];
-        snprintf(why, sizeof why, "%s", gw_last_error());
+        const struct gw_kept_error kept = gw_error_keep();
         gw_status altered = gw_frame_read(frames[i], frame_bytes[i], &frame);
         if (altered < 0)
             status = altered;
         else
-            gw_fail(status, "%s", why);
+            gw_error_put_back(&kept);
     }
     gw_free(context, sorted);
     return status;

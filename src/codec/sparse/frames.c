@@ -242,8 +242,8 @@ static void count_sums(const struct gw_frame *frame, const struct gw_sparse_chun
     if (!chunk->exact)
         return;
     if (chunk->levels) {
-        for (uint32_t i = 0; i <= 2 * frame->workers; i++)
-            sums[i] += i == frame->workers ? 0 : chunk->levels->counts[i];
+        FOR_EACH_BIT(chunk->rest, (chunk->n + 63) / 64, i,
+                     sums[(int32_t)frame->workers + gw_sparse_levels_at(chunk->levels, i)]++;);
         return;
     }
     uint64_t negative = gw_kernels_now()->count(chunk->negative, (chunk->n + 63) / 64);

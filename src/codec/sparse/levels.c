@@ -13,7 +13,6 @@ void gw_sparse_levels_destroy(gw_context *context, struct gw_sparse_levels *leve
     gw_scratch_give(context, levels->bitmaps);
     gw_scratch_give(context, levels->magnitudes);
     gw_scratch_give(context, levels->planes);
-    gw_free(context, levels->counts);
     gw_free(context, levels);
 }
 
@@ -28,8 +27,7 @@ gw_status gw_sparse_levels_create(gw_context *context, uint32_t workers, uint32_
     levels->planes = gw_scratch_take(context, (size_t)max_words * levels->n_planes, 8);
     levels->magnitudes = gw_scratch_take(context, (size_t)max_words * levels->n_planes, 8);
     levels->bitmaps = gw_scratch_take(context, 4 * (size_t)max_words, sizeof *levels->bitmaps);
-    levels->counts = gw_alloc(context, 2 * (size_t)workers + 1, sizeof *levels->counts);
-    if (!levels->planes || !levels->magnitudes || !levels->bitmaps || !levels->counts) {
+    if (!levels->planes || !levels->magnitudes || !levels->bitmaps) {
         gw_sparse_levels_destroy(context, levels);
         return GW_ERR_MEMORY;
     }
@@ -113,22 +111,17 @@ void gw_sparse_levels_put(struct gw_strings_writer *writer, struct gw_sparse_lev
 gw_status gw_sparse_levels_get(struct gw_strings_reader *reader, struct gw_sparse_levels *levels,
                                const uint64_t *nonzero, const uint64_t *negative, uint32_t n_words, uint64_t *string)
 {
-    uint32_t count[2], level = 1;
+    uint32_t count[2];
     begin_marks(levels, nonzero, negative, n_words, count);
-    memset(levels->counts, 0, (2 * (size_t)levels->workers + 1) * sizeof *levels->counts);
     gw_sparse_levels_add(levels, 0, nonzero, negative, n_words);
-    for (; count[0] + count[1]; level++) {
-        uint32_t beyond[2] = {0, 0};
-        for (int side = 0; side < 2 && level < levels->workers; side++) {
+    for (uint32_t level = 1; level < levels->workers; level++) {
+        for (int side = 0; side < 2; side++) {
             if (!count[side])
                 continue;
             GW_TRY(gw_marked_get(reader, levels->marks[side], count[side], n_words, string, levels->marks[2],
-                                 &beyond[side]));
+                                 &count[side]));
             next_marks(levels, side);
         }
-        levels->counts[levels->workers + level] = count[0] - beyond[0];
-        levels->counts[levels->workers - level] = count[1] - beyond[1];
-        memcpy(count, beyond, sizeof count);
         if (count[0] + count[1] == 0)
             break;
         /* What is beyond a level adds a 1 or a -1, just as a push does. */

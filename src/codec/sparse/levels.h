@@ -18,7 +18,6 @@ struct gw_sparse_levels {
     uint64_t *bitmaps;    /* the memory of those that follow */
     uint64_t *farther;    /* sums beyond a level, on either side */
     uint64_t *marks[3];   /* sums beyond a level, above and below 0, and beyond the next one */
-    uint64_t *counts;     /* 2 * workers + 1: how often each sum was read */
 };
 gw_status gw_sparse_levels_create(gw_context *context, uint32_t workers, uint32_t max_words,
                                   struct gw_sparse_levels **out);
