@@ -4,7 +4,8 @@
 #include "base/options.h"
 #include "plan/timeline.h"
 
-/* A group ends with the layer that brings it to `most` bytes of float32. */
+/* A group ends with the layer that brings it to `most` bytes of float32. With 1 each layer is a group, and with
+ * UINT64_MAX all are one. */
 static void merge_by_bytes(const gw_profile *p, uint64_t most, uint32_t *group_of)
 {
     uint64_t bytes = 0;
@@ -19,21 +20,11 @@ static void merge_by_bytes(const gw_profile *p, uint64_t most, uint32_t *group_o
     }
 }
 
-static void merge_nothing(const gw_profile *p, uint32_t *group_of)
-{
-    merge_by_bytes(p, 1, group_of);
-}
-
-static void merge_all(const gw_profile *p, uint32_t *group_of)
-{
-    merge_by_bytes(p, UINT64_MAX, group_of);
-}
-
 /* DLGS, algorithm 2. Layer l is merged into l - 1 if the whole step, with what was merged so far, gets shorter. */
 static void merge_as_paper(const struct gw_model *model, uint32_t *group_of)
 {
     const uint32_t n = model->profile->n_layers;
-    merge_nothing(model->profile, group_of);
+    merge_by_bytes(model->profile, 1, group_of);
     double step = gw_step_of(model, group_of, NULL);
     for (uint32_t l = n - 1; l > 0; l--) {
         for (uint32_t k = 0; k < l; k++)
@@ -55,7 +46,7 @@ static gw_status merge_exactly(gw_context *context, const struct gw_model *model
 {
     struct gw_model idle = *model;
     idle.busy_until = 0;
-    merge_all(model->profile, group_of);
+    merge_by_bytes(model->profile, UINT64_MAX, group_of);
     const double single = gw_step_of(&idle, group_of, NULL);
     merge_as_paper(&idle, group_of);
     const double paper = gw_step_of(&idle, group_of, NULL);
@@ -77,23 +68,16 @@ gw_status gw_plan_merge(gw_context *context, const gw_profile *profile, uint32_t
     if ((fixed_bytes > 0) != (method == GW_MERGE_FIXED))
         return gw_fail(GW_ERR_ARGUMENT, "gw_plan_merge: fixed_bytes is %s, and the method is %s",
                        fixed_bytes ? "given" : "0", gw_merge_name(method));
-    switch (method) {
-    case GW_MERGE_EXACT:
+    if (method == GW_MERGE_EXACT)
         GW_TRY(merge_exactly(context, &model, group_of));
-        break;
-    case GW_MERGE_PAPER:
+    else if (method == GW_MERGE_PAPER)
         merge_as_paper(&model, group_of);
-        break;
-    case GW_MERGE_NONE:
-        merge_nothing(profile, group_of);
-        break;
-    case GW_MERGE_SINGLE:
-        merge_all(profile, group_of);
-        break;
-    case GW_MERGE_FIXED:
-        merge_by_bytes(profile, fixed_bytes, group_of);
-        break;
-    }
+    else
+        merge_by_bytes(profile,
+                       method == GW_MERGE_NONE     ? 1
+                       : method == GW_MERGE_SINGLE ? UINT64_MAX
+                                                   : fixed_bytes,
+                       group_of);
     if (n_groups)
         *n_groups = group_of[0] + 1;
     if (step_ms)
