@@ -7,23 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* w -= lr * (g + decay*w). Weight decay is added here, after averaging, outside the codec, and to every parameter,
- * biases too, as Caffe does. */
-void gw_optimizer_sgd(size_t n, float *w, const float *g, float lr, float decay);
-
-/* Caffe's momentum: v = momentum*v + lr * (g + decay*w); w -= v. */
-void gw_optimizer_momentum(size_t n, float *w, float *v, const float *g, float lr, float momentum, float decay);
-
-struct gw_adam {
-    float beta1, beta2, epsilon;
-};
-
-/* Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, algorithm 1, with a = g + decay*w:
- * m = beta1*m + (1-beta1)*a; v = beta2*v + (1-beta2)*a^2; w -= lr * (m / (1-beta1^step)) / (sqrt(v / (1-beta2^step)) +
- * epsilon). step: from 1. */
-void gw_optimizer_adam(size_t n, float *w, float *m, float *v, const float *g, float lr, const struct gw_adam *adam,
-                       float decay, uint64_t step);
-
 /* SVRG's step. g has the L2 term of the snapshot w~ in it already: w -= lr * (g + decay*(w - w~)). */
 void gw_optimizer_svrg(size_t n, float *w, const float *snapshot, const float *g, float lr, float decay);
 
@@ -40,8 +23,10 @@ enum gw_optimizer_rule { GW_RULE_SGD, GW_RULE_MOMENTUM, GW_RULE_ADAM, GW_RULE_SV
 struct gw_optimizer {
     enum gw_optimizer_rule rule;
     float lr, decay;
-    float momentum;      /* momentum */
-    struct gw_adam adam; /* adam */
+    float momentum; /* momentum */
+    struct {
+        float beta1, beta2, epsilon;
+    } adam; /* adam */
 };
 
 /* NAME[:key=value,...]: sgd (lr=0.01, weight-decay=0), momentum (and momentum=0.9), adam (lr=0.001, weight-decay=0,

@@ -8,6 +8,12 @@
 
 enum { N = 37 }; /* no multiple of any vector's width */
 
+static const struct gw_optimizer of_rule[] = {
+    [GW_RULE_SGD] = {.rule = GW_RULE_SGD, .decay = 0.01f},
+    [GW_RULE_MOMENTUM] = {.rule = GW_RULE_MOMENTUM, .decay = 0.01f, .momentum = 0.9f},
+    [GW_RULE_ADAM] = {.rule = GW_RULE_ADAM, .decay = 0.1f, .adam = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f}},
+};
+
 static void fill(float *w, float *v, float *g)
 {
     for (int i = 0; i < N; i++)
@@ -19,7 +25,7 @@ TEST(sgd_follows_its_formula)
     float w[N], v[N], g[N], before[N];
     fill(w, v, g);
     memcpy(before, w, sizeof w);
-    gw_optimizer_sgd(N, w, g, 0.1f, 0.01f);
+    gw_optimizer_update(&of_rule[GW_RULE_SGD], N, w, NULL, g, 0.1f, 1);
     for (int i = 0; i < N; i++)
         assert_true(fabs(w[i] - (before[i] - 0.1 * (g[i] + 0.01 * before[i]))) < 1e-6);
 }
@@ -32,7 +38,7 @@ TEST(momentum_follows_its_formula)
     for (int i = 0; i < N; i++)
         w2[i] = w[i], v2[i] = v[i];
     for (int t = 0; t < 3; t++) {
-        gw_optimizer_momentum(N, w, v, g, 0.1f, 0.9f, 0.01f);
+        gw_optimizer_update(&of_rule[GW_RULE_MOMENTUM], N, w, (float *const[]){v, NULL}, g, 0.1f, 1);
         for (int i = 0; i < N; i++) {
             v2[i] = 0.9 * v2[i] + 0.1 * (g[i] + 0.01 * w2[i]);
             w2[i] -= v2[i];
@@ -46,14 +52,13 @@ TEST(adam_follows_its_formula)
 {
     float w[N], m[N] = {0}, v[N] = {0}, g[N], unused[N];
     double w2[N], m2[N] = {0}, v2[N] = {0};
-    const struct gw_adam adam = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
     fill(w, unused, g);
     for (int i = 0; i < N; i++)
         w2[i] = w[i];
     for (int t = 1; t <= 5; t++) {
         for (int i = 0; i < N; i++)
             g[i] += 0.01f * (float)(t * (i % 3));
-        gw_optimizer_adam(N, w, m, v, g, 0.01f, &adam, 0.1f, (uint64_t)t);
+        gw_optimizer_update(&of_rule[GW_RULE_ADAM], N, w, (float *const[]){m, v}, g, 0.01f, (uint64_t)t);
         for (int i = 0; i < N; i++) {
             double a = g[i] + 0.1 * w2[i];
             m2[i] = 0.9 * m2[i] + 0.1 * a;
@@ -88,7 +93,6 @@ TEST(average_warms_up)
 /* The numbers behind the last element stay, for any length. */
 TEST(nothing_is_written_behind_the_end)
 {
-    const struct gw_adam adam = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
     for (size_t n = 0; n < N; n++)
         for (int rule = 0; rule < 5; rule++) {
             float w[N], first[N], second[N], g[N], unused[N], before[3 * N];
@@ -97,13 +101,9 @@ TEST(nothing_is_written_behind_the_end)
             memcpy(before, w + n, (N - n) * sizeof *w);
             memcpy(before + N, first + n, (N - n) * sizeof *w);
             memcpy(before + 2 * N, second + n, (N - n) * sizeof *w);
-            if (rule == 0)
-                gw_optimizer_sgd(n, w, g, 0.1f, 0.01f);
-            else if (rule == 1)
-                gw_optimizer_momentum(n, w, first, g, 0.1f, 0.9f, 0.01f);
-            else if (rule == 2)
-                gw_optimizer_adam(n, w, first, second, g, 0.01f, &adam, 0.1f, 1);
-            else if (rule == 3)
+            if (rule <= GW_RULE_ADAM)
+                gw_optimizer_update(&of_rule[rule], n, w, (float *const[]){first, second}, g, 0.1f, 1);
+            else if (rule == GW_RULE_SVRG)
                 gw_optimizer_svrg(n, w, first, g, 0.1f, 0.01f);
             else
                 gw_optimizer_ema(n, w, g, 0.5, 100);

@@ -5,19 +5,22 @@
 
 #include <math.h>
 
+/* w -= lr * (g + decay*w). Weight decay is added here, after averaging, outside the codec, and to every parameter,
+ * biases too, as Caffe does. */
 GW_CLONES
-void gw_optimizer_sgd(size_t n, float *restrict w, const float *restrict g, float lr, float decay)
+static void sgd(size_t n, float *restrict w, const float *restrict g, float lr, float decay)
 {
     for (size_t i = 0; i < n; i++)
         w[i] -= lr * (g[i] + decay * w[i]);
 }
 
+/* Caffe's momentum: v = momentum*v + lr * (g + decay*w); w -= v. */
 GW_CLONES
-void gw_optimizer_momentum(size_t n, float *restrict w, float *restrict v, const float *restrict g, float lr,
-                           float momentum, float decay)
+static void momentum(size_t n, float *restrict w, float *restrict v, const float *restrict g, float lr, float factor,
+                     float decay)
 {
     for (size_t i = 0; i < n; i++) {
-        v[i] = momentum * v[i] + lr * (g[i] + decay * w[i]);
+        v[i] = factor * v[i] + lr * (g[i] + decay * w[i]);
         w[i] -= v[i];
     }
 }
@@ -32,9 +35,12 @@ static double power(double beta, uint64_t n)
     return result;
 }
 
+/* Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, algorithm 1, with a = g + decay*w:
+ * m = beta1*m + (1-beta1)*a; v = beta2*v + (1-beta2)*a^2; w -= lr * (m / (1-beta1^step)) / (sqrt(v / (1-beta2^step)) +
+ * epsilon). correct: 1-beta^step. */
 GW_CLONES
-static void adam_loop(size_t n, float *restrict w, float *restrict m, float *restrict v, const float *restrict g,
-                      float lr, float beta1, float beta2, float epsilon, float decay, float correct1, float correct2)
+static void adam(size_t n, float *restrict w, float *restrict m, float *restrict v, const float *restrict g, float lr,
+                 float beta1, float beta2, float epsilon, float decay, float correct1, float correct2)
 {
     const float take1 = 1 - beta1, take2 = 1 - beta2;
     for (size_t i = 0; i < n; i++) {
@@ -43,14 +49,6 @@ static void adam_loop(size_t n, float *restrict w, float *restrict m, float *res
         v[i] = beta2 * v[i] + take2 * (a * a);
         w[i] -= lr * (m[i] / correct1) / (sqrtf(v[i] / correct2) + epsilon);
     }
-}
-
-void gw_optimizer_adam(size_t n, float *w, float *m, float *v, const float *g, float lr, const struct gw_adam *adam,
-                       float decay, uint64_t step)
-{
-    const float correct1 = (float)(1 - power((double)adam->beta1, step)),
-                correct2 = (float)(1 - power((double)adam->beta2, step));
-    adam_loop(n, w, m, v, g, lr, adam->beta1, adam->beta2, adam->epsilon, decay, correct1, correct2);
 }
 
 GW_CLONES
@@ -79,13 +77,14 @@ void gw_optimizer_update(const struct gw_optimizer *o, size_t n, float *w, float
 {
     switch (o->rule) {
     case GW_RULE_SGD:
-        gw_optimizer_sgd(n, w, g, lr, o->decay);
+        sgd(n, w, g, lr, o->decay);
         break;
     case GW_RULE_MOMENTUM:
-        gw_optimizer_momentum(n, w, moments[0], g, lr, o->momentum, o->decay);
+        momentum(n, w, moments[0], g, lr, o->momentum, o->decay);
         break;
     case GW_RULE_ADAM:
-        gw_optimizer_adam(n, w, moments[0], moments[1], g, lr, &o->adam, o->decay, step);
+        adam(n, w, moments[0], moments[1], g, lr, o->adam.beta1, o->adam.beta2, o->adam.epsilon, o->decay,
+             (float)(1 - power((double)o->adam.beta1, step)), (float)(1 - power((double)o->adam.beta2, step)));
         break;
     case GW_RULE_SVRG:
         break;
