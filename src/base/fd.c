@@ -48,14 +48,16 @@ static void take_lock(void)
     pthread_mutex_lock(&lock);
 }
 
-static void note(int fd)
+/* Notes a descriptor that was made since take_lock, and gives the lock back. */
+static int note(int fd)
 {
     const unsigned w = (unsigned)fd / 64;
-    if (fd < 0 || w >= N_WORDS)
-        return;
-    owned[w] |= UINT64_C(1) << fd % 64;
-    if (w >= n_used)
-        n_used = w + 1;
+    if (fd >= 0 && w < N_WORDS) {
+        owned[w] |= UINT64_C(1) << fd % 64;
+        n_used = w < n_used ? n_used : w + 1;
+    }
+    pthread_mutex_unlock(&lock);
+    return fd;
 }
 
 static void drop(int fd)
@@ -70,36 +72,27 @@ static void drop(int fd)
 int gw_fd_socket(int family)
 {
     take_lock();
-    const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    note(fd);
-    pthread_mutex_unlock(&lock);
-    return fd;
+    return note(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 int gw_fd_accept(int listening, struct sockaddr *from, socklen_t from_bytes)
 {
     take_lock();
-    const int fd = accept4(listening, from, &from_bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    note(fd);
-    pthread_mutex_unlock(&lock);
-    return fd;
+    return note(accept4(listening, from, &from_bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
 }
 
 int gw_fd_move(int fd)
 {
     take_lock();
     const int lower = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    note(lower);
     drop(fd);
-    pthread_mutex_unlock(&lock);
-    return lower;
+    return note(lower);
 }
 
 void gw_fd_own(int fd)
 {
     take_lock();
     note(fd);
-    pthread_mutex_unlock(&lock);
 }
 
 void gw_fd_drop(int fd)

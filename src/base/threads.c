@@ -23,7 +23,6 @@ struct gw_pool {
     uint64_t n;
     atomic_uint_fast64_t next;
     uint32_t n_threads; /* with the calling thread */
-    uint32_t n_started;
     struct member {
         struct gw_pool *pool;
         uint32_t slot;
@@ -86,8 +85,8 @@ gw_status gw_pool_create(gw_context *context, uint32_t n_threads, struct gw_pool
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->done, NULL);
-    pool->n_threads = n_threads;
-    for (uint32_t slot = 1; slot < n_threads; slot++) {
+    for (pool->n_threads = 1; pool->n_threads < n_threads; pool->n_threads++) {
+        const uint32_t slot = pool->n_threads;
         struct member *member = &pool->members[slot];
         member->pool = pool;
         member->slot = slot;
@@ -97,7 +96,6 @@ gw_status gw_pool_create(gw_context *context, uint32_t n_threads, struct gw_pool
             return gw_fail(GW_ERR_SYSTEM, "codec thread %u of %u could not be started (error %d)", slot, n_threads,
                            error);
         }
-        pool->n_started = slot;
     }
     *out = pool;
     return GW_OK;
@@ -111,7 +109,7 @@ void gw_pool_destroy(gw_context *context, struct gw_pool *pool)
     pool->stop = true;
     pthread_cond_broadcast(&pool->work);
     pthread_mutex_unlock(&pool->lock);
-    for (uint32_t slot = 1; slot <= pool->n_started; slot++)
+    for (uint32_t slot = 1; slot < pool->n_threads; slot++)
         pthread_join(pool->members[slot].thread, NULL);
     pthread_cond_destroy(&pool->done);
     pthread_cond_destroy(&pool->work);
@@ -138,7 +136,7 @@ void gw_parallel_for(gw_context *context, uint64_t n, void (*run)(uint64_t i, ui
     pool->user = user;
     pool->n = n;
     atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
-    pool->running = pool->n_started;
+    pool->running = pool->n_threads - 1;
     pool->round++;
     pthread_cond_broadcast(&pool->work);
     pthread_mutex_unlock(&pool->lock);

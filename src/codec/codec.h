@@ -41,11 +41,11 @@ struct gw_codec_record {
     gw_status (*check_options)(const void *options);
     /* True if this tensor is left in float (skip=, min=). NULL: never. */
     bool (*leaves_float)(const void *options, const gw_tensor *tensor);
-    const char *(*skip)(const void *options);  /* the names and patterns of skip=, joined by +. NULL: it has no skip= */
     bool (*is_global)(const void *options);    /* NULL: never */
     bool (*is_one_group)(const void *options); /* NULL: never */
     bool (*keeps_state)(const void *options);  /* NULL: if there is settle */
     size_t momentum_at; /* where a struct gw_momentum_options stands in the options; 0: it has no momentum= */
+    size_t skip_at;     /* where the names and patterns of skip= stand, joined by +; 0: it has no skip= */
     /* True if pushes or averages have other bytes with GW_WIRE_FAST than with GW_WIRE_SMALL. NULL: never. encode
      * follows encoder->push_wire. reduce follows GW_FLAG_FAST of the average. */
     bool (*has_wire_choice)(const void *options);

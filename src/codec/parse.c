@@ -264,7 +264,7 @@ gw_status gw_codec_check_skip(const gw_codec *codec, const gw_tensor *tensors, u
 {
     if (!codec || (n_tensors && !tensors))
         return gw_fail(GW_ERR_ARGUMENT, "gw_codec_check_skip: codec or tensors is NULL");
-    const char *pattern = codec->record->skip ? codec->record->skip(codec->options) : "";
+    const char *pattern = codec->record->skip_at ? (const char *)codec->options + codec->record->skip_at : "";
     for (size_t n; *pattern; pattern += n + (pattern[n] == '+')) {
         n = strcspn(pattern, "+");
         uint32_t t = 0;

@@ -177,12 +177,9 @@ gw_status gw_states_merge(const void *const *states, uint32_t n_states, size_t s
             return gw_fail(GW_ERR_ARGUMENT, "states 0 and %u are not of one codec and tensor", i);
     }
     const uint64_t n_elems = gw_get64((const uint8_t *)states[0] + 8 + NAME_BYTES);
-    for (size_t i = 0; gw_codec_records[i]; i++) {
-        uint8_t head[HEAD_BYTES];
-        put_head(head, gw_codec_records[i]->info.name, n_elems);
-        if (memcmp(head, states[0], HEAD_BYTES) == 0)
+    for (size_t i = 0; gw_codec_records[i]; i++)
+        if (strncmp(gw_codec_records[i]->info.name, (const char *)states[0] + 8, NAME_BYTES) == 0)
             record = gw_codec_records[i];
-    }
     if (!record)
         return gw_fail(GW_ERR_ARGUMENT, "codec %.*s keeps no state", NAME_BYTES, (const char *)states[0] + 8);
     const size_t bytes = state_bytes - HEAD_BYTES - TAIL_BYTES, velocity = gw_residual_bytes(n_elems);

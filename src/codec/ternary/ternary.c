@@ -80,11 +80,6 @@ static bool leaves_float(const void *raw, const gw_tensor *tensor)
     return tensor->n_elems < o->min || gw_pattern_matches(o->skip, tensor);
 }
 
-static const char *skip(const void *raw)
-{
-    return ((const struct ternary_options *)raw)->skip;
-}
-
 static bool keeps_state(const void *raw)
 {
     return ((const struct ternary_options *)raw)->residual == RESIDUAL_ON;
@@ -122,7 +117,7 @@ const struct gw_codec_record gw_codec_ternary = {
     .options_bytes = sizeof(struct ternary_options),
     .check_options = check_options,
     .leaves_float = leaves_float,
-    .skip = skip,
+    .skip_at = AT(skip),
     .is_global = is_global,
     .is_one_group = is_global,
     .keeps_state = keeps_state,
