@@ -12,19 +12,11 @@ struct uniform_options {
 /* So many elements are drawn at once. All of them are drawn with the same probability, so the kernel gets an array of
  * ones. */
 #define PIECE 4096
+static const float ones[PIECE] = {[0 ... PIECE - 1] = 1};
 
 struct uniform_state {
     struct gw_sparse_memory *memory;
-    float ones[PIECE];
 };
-
-static gw_status uniform_open(gw_encoder *encoder)
-{
-    struct uniform_state *state = encoder->state;
-    for (int i = 0; i < PIECE; i++)
-        state->ones[i] = 1;
-    return GW_OK;
-}
 
 static void uniform_close(gw_encoder *encoder)
 {
@@ -35,7 +27,7 @@ static void uniform_close(gw_encoder *encoder)
 /* ---- encode ---------------------------------------------------------------------------------- */
 
 struct picking {
-    const float *g, *ones;
+    const float *g;
     double p; /* the probability of the draw */
     struct gw_ternary_draw draw;
 };
@@ -54,7 +46,7 @@ static void pick(const void *user, uint64_t begin, uint32_t n, struct gw_sparse_
     for (uint32_t at = 0; at < n; at += PIECE) {
         uint32_t m = n - at < PIECE ? n - at : PIECE, n_groups = (m + GW_DRAW_GROUP - 1) / GW_DRAW_GROUP;
         uint64_t drawn[PIECE / 64], negative[PIECE / 64];
-        gw_kernels_now()->draw(&p->draw, p->ones, (begin + at) / GW_DRAW_GROUP, n_groups, drawn, negative);
+        gw_kernels_now()->draw(&p->draw, ones, (begin + at) / GW_DRAW_GROUP, n_groups, drawn, negative);
         for (uint32_t w = 0; w < (m + 63) / 64; w++) {
             const float *g = p->g + begin + at + 64 * w;
             uint64_t kept = 0, bits = m - 64 * w < 64 ? drawn[w] & ((1ull << (m - 64 * w)) - 1) : drawn[w];
@@ -80,7 +72,6 @@ static gw_status uniform_encode(gw_encoder *encoder, const float *g, const float
      * the probability of the draw. */
     float threshold = (float)(uint64_t)(float)(o->density * 0x1p32);
     struct picking p = {.g = g,
-                        .ones = state->ones,
                         .p = (double)threshold * 0x1p-32,
                         .draw = {.clip = 1,
                                  .to_threshold = threshold,
@@ -117,7 +108,6 @@ const struct gw_codec_record gw_codec_uniform = {
     .has_wire_choice = gw_sparse_has_wire_choice,
     .options_bytes = sizeof(struct uniform_options),
     .state_bytes = sizeof(struct uniform_state),
-    .open = uniform_open,
     .close = uniform_close,
     .payload_bound = gw_sparse_payload_bound,
     .encode = uniform_encode,
