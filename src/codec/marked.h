@@ -5,6 +5,14 @@
 
 #include "wire/strings.h"
 
+/* What is marked next takes the place of what is marked now, and the other way round. */
+static inline void gw_marks_swap(uint64_t **marks, uint64_t **next)
+{
+    uint64_t *free = *marks;
+    *marks = *next;
+    *next = free;
+}
+
 /* Adds the bits of `bits` at the n_marked places of `marks`. `ones` of these bits are set. */
 void gw_marked_put(struct gw_strings_writer *writer, const uint64_t *marks, uint32_t n_marked, const uint64_t *bits,
                    uint32_t n_words, uint32_t ones);

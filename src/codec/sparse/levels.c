@@ -79,14 +79,6 @@ static void begin_marks(const struct gw_sparse_levels *levels, const uint64_t *n
         count[side] = (uint32_t)gw_kernels_now()->count(levels->marks[side], n_words);
 }
 
-/* What is beyond the next level takes the place of what is beyond this one. */
-static void next_marks(struct gw_sparse_levels *levels, int side)
-{
-    uint64_t *free = levels->marks[side];
-    levels->marks[side] = levels->marks[2];
-    levels->marks[2] = free;
-}
-
 void gw_sparse_levels_put(struct gw_strings_writer *writer, struct gw_sparse_levels *levels, const uint64_t *nonzero,
                           const uint64_t *negative, uint32_t n_words)
 {
@@ -103,7 +95,7 @@ void gw_sparse_levels_put(struct gw_strings_writer *writer, struct gw_sparse_lev
             const uint32_t beyond = (uint32_t)kernels->count(levels->marks[2], n_words);
             gw_marked_put(writer, levels->marks[side], count[side], levels->marks[2], n_words, beyond);
             count[side] = beyond;
-            next_marks(levels, side);
+            gw_marks_swap(&levels->marks[side], &levels->marks[2]);
         }
     }
 }
@@ -120,7 +112,7 @@ gw_status gw_sparse_levels_get(struct gw_strings_reader *reader, struct gw_spars
                 continue;
             GW_TRY(gw_marked_get(reader, levels->marks[side], count[side], n_words, string, levels->marks[2],
                                  &count[side]));
-            next_marks(levels, side);
+            gw_marks_swap(&levels->marks[side], &levels->marks[2]);
         }
         if (count[0] + count[1] == 0)
             break;

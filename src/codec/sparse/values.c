@@ -122,9 +122,7 @@ static const uint64_t *put_exponents(struct gw_strings_writer *writer, struct la
         const uint32_t below = left - census->counts[x];
         gw_select_kernels_now()->below(memory->exponents, n_words, (uint8_t)x, next);
         gw_marked_put(writer, marks, left, next, n_words, below);
-        uint64_t *free = marks;
-        marks = next;
-        next = free;
+        gw_marks_swap(&marks, &next);
         left = below;
     }
     *n_left = census->last ? left : 0;
@@ -209,9 +207,7 @@ gw_status gw_sparse_get_exponents(struct gw_strings_reader *reader, enum gw_valu
     for (uint32_t x = top; x > last && left; x--) {
         GW_TRY(gw_marked_get(reader, marks, left, n_words, memory->string, next, &left));
         gw_select_kernels_now()->lower(next, n_words, memory->exponents);
-        uint64_t *free = marks;
-        marks = next;
-        next = free;
+        gw_marks_swap(&marks, &next);
     }
     coming->small = marks;
     coming->n_small = last ? left : 0;

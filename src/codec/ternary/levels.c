@@ -128,9 +128,7 @@ size_t ternary_levels_pack(const struct ternary_sums *sums, const uint8_t *plane
                 side->next[w] = farther[w] & side->marks[w];
             const uint32_t more = apart ? ternary_count(side->next, n) : beyond;
             gw_marked_put(writer, side->marks, side->count, side->next, n_words, more);
-            uint64_t *free = side->marks;
-            side->marks = side->next;
-            side->next = free;
+            gw_marks_swap(&side->marks, &side->next);
             side->count = more;
         }
     }
