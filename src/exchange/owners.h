@@ -55,7 +55,7 @@ struct gw_owners {
 
     /* Gives this worker's verdict on a step, after its last push. The step's pushes count only from then on. Owners
      * that keep no parameters have NULL here. */
-    gw_status (*judge)(struct gw_exchange *exchange, struct verdict verdict);
+    gw_status (*give_verdict)(struct gw_exchange *exchange, struct verdict verdict);
 
     /* Takes the place of push if a gradient is not finite, and says so. */
     gw_status (*refuse)(struct gw_exchange *exchange, struct group *group, struct run *run, struct verdict verdict);

@@ -36,7 +36,7 @@ static gw_status give_verdict(struct gw_exchange *ex)
     for (uint32_t g = 0; g < ex->n_groups; g++)
         for (uint32_t i = 0; ex->groups[g].own_verdict.bad && i < ex->groups[g].n_runs; i++)
             GW_TRY(ex->owners->refuse(ex, &ex->groups[g], &ex->groups[g].runs[i], own));
-    return ex->owners->judge(ex, own);
+    return ex->owners->give_verdict(ex, own);
 }
 
 gw_status gw_group_all_pushed(struct gw_exchange *ex)

@@ -271,17 +271,17 @@ static struct run *any_run_of(const struct gw_exchange *ex, uint32_t owner, cons
     return NULL;
 }
 
-static gw_status servers_judge(struct gw_exchange *ex, struct verdict verdict)
+static gw_status servers_give_verdict(struct gw_exchange *ex, struct verdict verdict)
 {
     for (uint32_t s = 0; s < ex->n_owners; s++) {
         const struct group *group;
         struct run *run = any_run_of(ex, ex->first_owner + s, &group);
         if (!run)
             continue;
-        struct gw_ps_request judgement = request_of(GW_PS_VERDICT, group, run);
-        judgement.refusal = number_of(verdict);
+        struct gw_ps_request given = request_of(GW_PS_VERDICT, group, run);
+        given.refusal = number_of(verdict);
         gw_count_up(ex, run->owner, MESSAGE_BAD_BYTES);
-        GW_TRY(tell(ex, "the verdict on the step", NULL, run, &judgement, NULL, NULL, 0));
+        GW_TRY(tell(ex, "the verdict on the step", NULL, run, &given, NULL, NULL, 0));
     }
     return GW_OK;
 }
@@ -460,7 +460,7 @@ const struct gw_owners gw_owners_servers = {
     .fini = servers_fini,
     .declare = servers_declare,
     .push = servers_push,
-    .judge = servers_judge,
+    .give_verdict = servers_give_verdict,
     .refuse = servers_refuse,
     .pull = servers_pull,
     .put = servers_put,

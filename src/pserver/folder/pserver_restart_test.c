@@ -137,13 +137,13 @@ static gw_status do_put(struct kept *side, uint32_t k, uint64_t version)
 }
 
 /* The verdicts of all workers from `rank` on; some are bad. */
-static gw_status do_judge(struct kept *side, uint32_t rank)
+static gw_status do_verdict(struct kept *side, uint32_t rank)
 {
     struct gw_ps_key *key = find(side, PENDED);
     gw_status status = GW_OK;
     for (; rank < N_WORKERS; rank++) {
         const uint64_t nth = gw_ps_store_pushed(side->store, key, rank);
-        status = gw_ps_store_judge(side->store, rank, nth, nth % 4 == 3 ? 900 + nth : UINT64_MAX);
+        status = gw_ps_store_take_verdict(side->store, rank, nth, nth % 4 == 3 ? 900 + nth : UINT64_MAX);
     }
     return status;
 }
@@ -183,7 +183,7 @@ static void one_change(void)
         else if (what >= PUT_FIRST && what < PUT && find(side, k) && keys[k].type != GW_PS_FRAME)
             status = do_put(side, k, round + what);
         else if (what >= NOTHING && find(side, PENDED))
-            status = do_judge(side, rank);
+            status = do_verdict(side, rank);
         statuses[side - world.sides] = status;
     }
     CHECK(statuses[0] == statuses[1], "change %u: %d and %d", what, statuses[0], statuses[1]);

@@ -35,7 +35,7 @@ enum gw_ps_operation {
     GW_PS_MEMBERS = 11, /* asks who takes part. The answer's body is a gw_ps_presence for each worker, in a byte */
     GW_PS_ASK = 12,     /* only an answer, to no request: this worker is to admit those that wait */
     GW_PS_GET = 13,     /* waits for a value that was put with this version or a higher one */
-    GW_PS_VERDICT = 14, /* judges this worker's pending pushes, its nth push to each key of the exchange */
+    GW_PS_VERDICT = 14, /* says whether this worker's pending pushes, its nth to each key of the exchange, count */
 };
 #define GW_PS_OPERATIONS 15 /* more than any of their numbers */
 

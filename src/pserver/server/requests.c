@@ -110,8 +110,8 @@ static gw_status put(struct gw_ps_server *server, struct gw_ps_member *member, c
 }
 
 /* Gives a verdict, unless a push that it is about still waits. */
-static gw_status judge(struct gw_ps_server *server, struct gw_ps_member *member, const struct gw_ps_request *request,
-                       struct gw_ps_key **waits_for)
+static gw_status give_verdict(struct gw_ps_server *server, struct gw_ps_member *member,
+                              const struct gw_ps_request *request, struct gw_ps_key **waits_for)
 {
     for (const struct gw_ps_waiting *p = LIST_FIRST(&member->waiting); p; p = LIST_NEXT(p, of_member))
         if (p->request.operation == GW_PS_PUSH && p->request.nth <= request->nth &&
@@ -119,7 +119,7 @@ static gw_status judge(struct gw_ps_server *server, struct gw_ps_member *member,
             *waits_for = p->key;
             return GW_PS_WAIT;
         }
-    return gw_ps_store_judge(server->store, member->rank, request->nth, request->refusal);
+    return gw_ps_store_take_verdict(server->store, member->rank, request->nth, request->refusal);
 }
 
 /* Tries a push, a pull or a verdict, and answers it if it can be done now. GW_PS_WAIT: *waits_for is the key to wait
@@ -136,7 +136,7 @@ static gw_status try(struct gw_ps_server *server, struct gw_ps_member *member, c
                                  : request->push_kind == GW_PS_PUSH_PENDING ? GW_PS_PENDING
                                                                             : GW_PS_NOT_REFUSED;
         status = request->operation == GW_PS_VERDICT
-                     ? judge(server, member, request, waits_for)
+                     ? give_verdict(server, member, request, waits_for)
                      : gw_ps_store_push(server->store, key, member->rank, request->nth, value, request->rate, refusal);
         return status == GW_OK ? answer_done(server, member, request, request->nth, 0) : status;
     }

@@ -27,9 +27,9 @@ static gw_status put(const float *values, uint64_t n_bytes)
 }
 
 /* refusal UINT64_MAX: the push counts. */
-static gw_status judge(uint32_t rank, uint64_t nth, uint64_t refusal)
+static gw_status give_verdict(uint32_t rank, uint64_t nth, uint64_t refusal)
 {
-    return gw_ps_store_judge(world.store, rank, nth, refusal);
+    return gw_ps_store_take_verdict(world.store, rank, nth, refusal);
 }
 
 static gw_status refuse(uint32_t rank, uint64_t nth, uint64_t number)
@@ -220,7 +220,7 @@ TEST(whole_rounds_move_parameters)
                     waits(pull(r));
                     assert_true(gw_ps_key_misses(world.store, key, 0, r));
                     assert_int_equal(gw_ps_n_missing(world.store, key), WORKERS - i);
-                    ok(judge(r, t, UINT64_MAX)), ok(judge(r, t, UINT64_MAX));
+                    ok(give_verdict(r, t, UINT64_MAX)), ok(give_verdict(r, t, UINT64_MAX));
                 } else {
                     ok(push(r, t, &pushes[r], r == 0 ? (double)rate : 7, false));
                     ok(push(r, t, &pushes[r], 0.9, false));
@@ -257,7 +257,7 @@ TEST(single_pushes_move_parameters)
                 waits(pull(r));
                 refused(push(r, nth + 1, &pushes[r], rate, true), GW_ERR_ORDER, "before the verdict");
                 check_pulled(GW_PS_READER, model.w, i + 1);
-                ok(judge(r, nth, bad ? 5 : UINT64_MAX));
+                ok(give_verdict(r, nth, bad ? 5 : UINT64_MAX));
             }
             if (bad) {
                 pull_is_refused(r, 5);
@@ -287,7 +287,7 @@ TEST(refused_rounds_change_nothing)
             for (uint32_t r = 0; r < WORKERS; r++) {
                 const bool bad = r == t - 1 || (pending && t == 1);
                 if (pending)
-                    ok(judge(r, t, bad ? 70 + t + r : UINT64_MAX));
+                    ok(give_verdict(r, t, bad ? 70 + t + r : UINT64_MAX));
                 else
                     ok(bad ? refuse(r, t, 70 + t + r) : push(r, t, &pushes[r], 0.1, false));
             }
@@ -376,7 +376,7 @@ static gw_status pends_x(uint32_t rank, uint64_t nth, float x)
 
 static gw_status agrees(uint32_t rank, uint64_t nth)
 {
-    return judge(rank, nth, UINT64_MAX);
+    return give_verdict(rank, nth, UINT64_MAX);
 }
 
 /* The rank pulls this. */
@@ -439,7 +439,7 @@ TEST(single_verdicts_in_any_order)
     begin_one((gw_ps_server_options){.mode = GW_PS_ASYNC});
     ok(pends_x(0, 1, 3)), ok(pends_x(1, 1, 3)), ok(pends_x(2, 1, 3));
     ok(agrees(2, 1)), expect_w(2, 97, 1), waits(pull(0));
-    ok(judge(1, 1, 5)), pull_is_refused(1, 5);
+    ok(give_verdict(1, 1, 5)), pull_is_refused(1, 5);
     ok(agrees(0, 1)), expect_w(0, 96, 1);
     end();
 }
@@ -490,7 +490,7 @@ TEST(a_late_verdict_changes_nothing)
     ok(pends_x(0, 1, 3)), ok(pends_x(1, 1, 6)), ok(pends_x(2, 1, 9)), ok(agrees(2, 1));
     expect_w(GW_PS_READER, 100, 0);
     ok(agrees(1, 1)), expect_w(1, 85, 1);
-    ok(judge(0, 1, 7)), expect_w(0, 85, 1);
+    ok(give_verdict(0, 1, 7)), expect_w(0, 85, 1);
     end();
 }
 
@@ -513,7 +513,7 @@ TEST(verdicts_out_of_place)
     refused(agrees(GW_PS_READER, 1), GW_ERR_ARGUMENT, "reader");
     refused(agrees(1, 1), GW_ERR_ORDER, "its last one is number 0");
     waits(pends_x(0, 2, 1));                      /* its round is not whole */
-    ok(agrees(0, 1)), ok(judge(0, 1, 3));         /* the first verdict stands */
+    ok(agrees(0, 1)), ok(give_verdict(0, 1, 3));  /* the first verdict stands */
     ok(pushes_x(1, 1, 1)), ok(pushes_x(2, 1, 1)); /* without a verdict */
     expect_w(0, 99, 1);
     end();

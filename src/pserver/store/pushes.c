@@ -191,7 +191,7 @@ static gw_status check_verdict(const struct gw_ps_store *store, const struct gw_
 }
 
 /* If a pending push counts, it moves the parameters now. If not, it moves nothing. */
-static gw_status judge(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t refusal)
+static gw_status take_verdict(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, uint64_t refusal)
 {
     struct gw_ps_blob **push = &key->open.pushes[rank];
     if (refusal != GW_PS_NOT_REFUSED) {
@@ -213,7 +213,7 @@ static gw_status judge(struct gw_ps_store *store, struct gw_ps_key *key, uint32_
     return GW_OK;
 }
 
-gw_status gw_ps_store_judge(struct gw_ps_store *store, uint32_t rank, uint64_t nth, uint64_t refusal)
+gw_status gw_ps_store_take_verdict(struct gw_ps_store *store, uint32_t rank, uint64_t nth, uint64_t refusal)
 {
     bool any = false;
     struct gw_ps_key *key;
@@ -228,7 +228,7 @@ gw_status gw_ps_store_judge(struct gw_ps_store *store, uint32_t rank, uint64_t n
                        rank, GW_PS_EXCHANGE);
     for (uint64_t k = 0; (key = gw_ps_store_key(store, k)); k++)
         if (has_verdicts(key) && gw_ps_is_pending(key, rank))
-            GW_TRY(judge(store, key, rank, refusal));
+            GW_TRY(take_verdict(store, key, rank, refusal));
     return GW_OK;
 }
 

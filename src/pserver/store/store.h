@@ -169,8 +169,8 @@ gw_status gw_ps_store_put_first(struct gw_ps_store *store, struct gw_ps_key *key
  * GW_ERR_ARGUMENT (a reader's), GW_ERR_PEER (the worker was left out meanwhile: its round went on without
  * it). In modes without rounds also GW_ERR_MEMORY and GW_ERR_FRAME_*, if the push cannot move the parameters.
  *
- * refusal GW_PS_PENDING: the push counts only when its verdict has come (gw_ps_store_judge), and the round waits for
- * that. If the worker is left out before, or the round goes on without it, the push is dropped. Further errors:
+ * refusal GW_PS_PENDING: the push counts only when its verdict has come (gw_ps_store_take_verdict), and the round waits
+ * for that. If the worker is left out before, or the round goes on without it, the push is dropped. Further errors:
  * GW_ERR_ARGUMENT (the key gets no verdicts), GW_ERR_ORDER (without rounds: the verdict of the push before is missing).
  *
  * value NULL: the worker has no value that can be used, and says why by the number `refusal`. Pulls over the round then
@@ -186,7 +186,7 @@ gw_status gw_ps_store_push(struct gw_ps_store *store, struct gw_ps_key *key, uin
  * worker has not pushed so often, or a push with another number is pending): no key has the verdict. GW_ERR_MEMORY, and
  * in modes without rounds GW_ERR_FRAME_*, if a push cannot move the parameters: some keys may have it. If it comes
  * again, the others get it. */
-gw_status gw_ps_store_judge(struct gw_ps_store *store, uint32_t rank, uint64_t nth, uint64_t refusal);
+gw_status gw_ps_store_take_verdict(struct gw_ps_store *store, uint32_t rank, uint64_t nth, uint64_t refusal);
 
 /* How often the worker has pushed to the key; 0 if it is no worker. */
 uint64_t gw_ps_store_pushed(const struct gw_ps_store *store, const struct gw_ps_key *key, uint32_t rank);
