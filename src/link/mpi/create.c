@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-#define MOST_SLOTS 100u /* so that every tag stays below 32,767, which all MPIs allow */
-
 /* Takes memory from the context, all zero. gw_message_free gives it back. */
 static void *take(gw_context *context, size_t n_bytes)
 {
@@ -62,14 +60,10 @@ void gw_mpi_hub_free(struct gw_mpi_hub *hub)
         gw_message_free(in->bytes);
         gw_message_free(in);
     }
-    for (uint32_t i = 0; hub->local && i < hub->n_local; i++)
+    for (uint32_t i = 0; i < hub->slots; i++)
         if (hub->local[i])
             endpoint_free(hub->local[i]);
-    gw_message_free(hub->local);
-    gw_message_free(hub->process_of);
-    gw_message_free(hub->slot_of);
     gw_message_free(hub->machine_of);
-    gw_message_free(hub->rank_at);
     gw_message_free(hub->held_up);
     pthread_mutex_destroy(&hub->moving);
     pthread_mutex_destroy(&hub->sending);
@@ -77,46 +71,23 @@ void gw_mpi_hub_free(struct gw_mpi_hub *hub)
     gw_message_free(hub);
 }
 
-/* Works out in which process and slot every rank lives. process_of NULL: rank r lives in process r. */
-static gw_status place(struct gw_mpi_hub *hub, const uint32_t *process_of, uint32_t process)
+/* Takes the memory of a hub, and makes the endpoints of this process. */
+static gw_status fill(struct gw_mpi_hub *hub, uint32_t process)
 {
-    gw_context *context = hub->context;
-    hub->process_of = take(context, hub->size * sizeof *hub->process_of);
-    hub->slot_of = take(context, hub->size * sizeof *hub->slot_of);
-    hub->machine_of = take(context, (hub->size + 2 * (size_t)hub->n_processes) * sizeof *hub->machine_of);
-    hub->held_up = take(context, hub->n_processes * sizeof *hub->held_up);
-    uint32_t *members = take(context, hub->n_processes * sizeof *members);
-    if (!hub->process_of || !hub->slot_of || !hub->machine_of || !hub->held_up || !members) {
-        gw_message_free(members);
+    hub->machine_of = take(hub->context, hub->size * sizeof *hub->machine_of);
+    hub->held_up = take(hub->context, hub->n_processes * sizeof *hub->held_up);
+    if (!hub->machine_of || !hub->held_up)
         return GW_ERR_MEMORY;
-    }
-    for (uint32_t r = 0; r < hub->size; r++) {
-        uint32_t at = hub->process_of[r] = process_of ? process_of[r] : r;
-        hub->slot_of[r] = members[at]++;
-        hub->slots = hub->slots < members[at] ? members[at] : hub->slots;
-    }
-    hub->n_local = members[process];
-    gw_message_free(members);
-    if (hub->slots > MOST_SLOTS)
-        return gw_fail(GW_ERR_ARGUMENT, "%u ranks in one process; %u are possible", hub->slots, MOST_SLOTS);
-
-    hub->rank_at = take(context, (size_t)hub->n_processes * hub->slots * sizeof *hub->rank_at);
-    hub->local = take(context, hub->n_local * sizeof *hub->local);
-    if (!hub->rank_at || !hub->local)
-        return GW_ERR_MEMORY;
-    for (uint32_t r = 0; r < hub->size; r++) {
-        hub->rank_at[(size_t)hub->process_of[r] * hub->slots + hub->slot_of[r]] = r;
-        if (hub->process_of[r] != process)
-            continue;
-        hub->local[hub->slot_of[r]] = endpoint_new(hub, r);
-        if (!hub->local[hub->slot_of[r]])
+    for (uint32_t slot = 0; slot < hub->slots; slot++) {
+        hub->local[slot] = endpoint_new(hub, process * hub->slots + slot);
+        if (!hub->local[slot])
             return GW_ERR_MEMORY;
     }
     return GW_OK;
 }
 
-static gw_status hub_new(gw_context *context, MPI_Comm comm, uint32_t size, const uint32_t *process_of,
-                         size_t largest_count, bool one_thread, struct gw_mpi_hub **out)
+static gw_status hub_new(gw_context *context, MPI_Comm comm, uint32_t size, size_t largest_count, bool one_thread,
+                         struct gw_mpi_hub **out)
 {
     int level, n_processes, process;
     if (size == 0 || size > GW_MAX_WORKERS)
@@ -128,7 +99,8 @@ static gw_status hub_new(gw_context *context, MPI_Comm comm, uint32_t size, cons
                        "MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted)");
     MPI_Comm_size(comm, &n_processes);
     MPI_Comm_rank(comm, &process);
-    struct gw_mpi_hub *hub = take(context, sizeof *hub);
+    const uint32_t slots = size / (uint32_t)n_processes;
+    struct gw_mpi_hub *hub = take(context, sizeof *hub + slots * sizeof hub->local[0]);
     if (!hub)
         return GW_ERR_MEMORY;
     hub->context = context;
@@ -138,18 +110,18 @@ static gw_status hub_new(gw_context *context, MPI_Comm comm, uint32_t size, cons
     hub->largest_count = largest_count;
     hub->size = size;
     hub->n_processes = (uint32_t)n_processes;
+    hub->slots = hub->holders = slots;
     STAILQ_INIT(&hub->posted);
     STAILQ_INIT(&hub->outgoing);
     TAILQ_INIT(&hub->incoming);
     pthread_mutex_init(&hub->lock, NULL); /* with default attributes it cannot fail here */
     pthread_mutex_init(&hub->moving, NULL);
     pthread_mutex_init(&hub->sending, NULL);
-    gw_status status = place(hub, process_of, (uint32_t)process);
+    gw_status status = fill(hub, (uint32_t)process);
     if (status < 0) {
         gw_mpi_hub_free(hub);
         return status;
     }
-    hub->holders = hub->n_local;
     *out = hub;
     return GW_OK;
 }
@@ -176,33 +148,28 @@ static gw_status agree(MPI_Comm comm, gw_status mine)
 static gw_status find_machines(struct gw_mpi_hub *hub)
 {
     MPI_Comm here;
-    /* Two arrays lie behind the result: for each process the first process on its machine, and for each such first
-     * process the lowest rank on the machine. */
-    uint32_t *const leaders = hub->machine_of + hub->size, *const lowest = leaders + hub->n_processes;
     int process, error;
     MPI_Comm_rank(hub->comm, &process);
     error = MPI_Comm_split_type(hub->comm, MPI_COMM_TYPE_SHARED, process, MPI_INFO_NULL, &here);
     if (error)
         return gw_mpi_refused(error, "MPI_Comm_split_type");
-    uint32_t leader = (uint32_t)process;
+    uint32_t leader = (uint32_t)process; /* the first process on the machine */
     error = MPI_Bcast(&leader, 1, MPI_UINT32_T, 0, here);
     MPI_Comm_free(&here);
     if (!error)
-        error = MPI_Allgather(&leader, 1, MPI_UINT32_T, leaders, 1, MPI_UINT32_T, hub->comm);
+        error = MPI_Allgather(&leader, 1, MPI_UINT32_T, hub->machine_of, 1, MPI_UINT32_T, hub->comm);
     if (error)
         return gw_mpi_refused(error, "MPI_Allgather");
-    for (uint32_t r = hub->size; r-- > 0;)
-        lowest[leaders[hub->process_of[r]]] = r;
-    for (uint32_t r = 0; r < hub->size; r++)
-        hub->machine_of[r] = lowest[leaders[hub->process_of[r]]];
+    for (uint32_t r = hub->size; r-- > 0;) /* downwards, because the leaders of all processes stand there still */
+        hub->machine_of[r] = hub->machine_of[r / hub->slots] * hub->slots;
     return GW_OK;
 }
 
-gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, const uint32_t *process_of,
-                      size_t largest_count, bool one_thread, gw_link *links)
+gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, size_t largest_count, bool one_thread,
+                      gw_link *links)
 {
     struct gw_mpi_hub *hub = NULL;
-    gw_status status = links ? hub_new(context, comm, size, process_of, largest_count, one_thread, &hub)
+    gw_status status = links ? hub_new(context, comm, size, largest_count, one_thread, &hub)
                              : gw_fail(GW_ERR_ARGUMENT, "an mpi link asked for, and no place to put it: link is NULL");
     status = agree(comm, status);
     if (status == GW_OK) {
@@ -218,7 +185,7 @@ gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, const u
             gw_mpi_hub_free(hub);
         return status;
     }
-    for (uint32_t i = 0; i < hub->n_local; i++)
+    for (uint32_t i = 0; i < hub->slots; i++)
         links[i] = (gw_link){.ops = &gw_mpi_ops,
                              .self = hub->local[i],
                              .rank = hub->local[i]->rank,
@@ -245,7 +212,7 @@ gw_status gw_mpi_create(gw_context *context, MPI_Comm comm, bool one_thread, gw_
             GW_ERR_ARGUMENT,
             "the mpi link was asked for, and comm is an intercommunicator; merge it with MPI_Intercomm_merge");
     MPI_Comm_size(comm, &size);
-    return gw_mpi_open(context, comm, (uint32_t)size, NULL, GW_MPI_LARGEST_COUNT, one_thread, link);
+    return gw_mpi_open(context, comm, (uint32_t)size, GW_MPI_LARGEST_COUNT, one_thread, link);
 }
 
 gw_status gw_link_mpi_create(gw_context *context, MPI_Comm comm, gw_link *link)

@@ -71,13 +71,11 @@ struct gw_mpi_hub {
     gw_process made_in;
     MPI_Comm comm; /* MPI_COMM_NULL: not made yet */
     size_t largest_count;
-    uint32_t size, n_processes, n_local;
-    /* the most ranks that share a process. A rank's slot is its number among the ranks of its process */
+    uint32_t size, n_processes;
+    /* how many ranks each process has: 1, and in tests 100 at most, so that every tag is below 32,767, which all MPIs
+     * allow. Rank r lives in process r / slots, in slot r % slots */
     uint32_t slots;
-    struct gw_mpi_endpoint **local; /* [n_local], of this process */
-    uint32_t *process_of, *slot_of; /* [size] */
-    uint32_t *machine_of;           /* [size]: the lowest rank on the same machine; scratch behind it */
-    uint32_t *rank_at;              /* [n_processes * slots] */
+    uint32_t *machine_of; /* [size]: the lowest rank on the same machine */
 
     /* Held while a message is handed to MPI. So an endpoint sends nothing after its farewell. And MPI never sees two
      * sends at a time: Open MPI's ob1 (4.1.4 and 5.0.7, at least) loses the order of messages if threads send at the
@@ -98,15 +96,17 @@ struct gw_mpi_hub {
     uint64_t round;
     uint64_t *held_up;  /* [n_processes]: the last round in which a message of that process was not complete */
     uint64_t farewells; /* how many farewells all local endpoints have received */
+
+    struct gw_mpi_endpoint *local[]; /* [slots], of this process */
 };
 
 /* ---- create.c ---- */
 
-/* Makes the endpoints of this process. Rank r lives in process process_of[r] of comm; NULL: in process r. links[] gets
- * the links of this process's ranks, in ascending order. one_thread: the thread that calls this makes all calls of the
- * links, too, so MPI need not allow more threads. Collective over comm. */
-gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, const uint32_t *process_of,
-                      size_t largest_count, bool one_thread, gw_link *links);
+/* Makes the endpoints of this process. Each process of comm has size / n_processes ranks. links[] gets the links of
+ * this process's ranks, in ascending order. one_thread: the thread that calls this makes all calls of the links, too,
+ * so MPI need not allow more threads. Collective over comm. */
+gw_status gw_mpi_open(gw_context *context, MPI_Comm comm, uint32_t size, size_t largest_count, bool one_thread,
+                      gw_link *links);
 
 /* gw_link_mpi_create with one_thread, as above. */
 gw_status gw_mpi_create(gw_context *context, MPI_Comm comm, bool one_thread, gw_link *link);

@@ -87,9 +87,9 @@ gw_status gw_mpi_post(struct gw_mpi_endpoint *me, uint32_t to, enum gw_mpi_kind 
     for (uint32_t i = 0; i < out->n_requests && !error; i++) {
         /* Begins with the ranks after this one, so that not all members send to rank 0 at once. */
         uint32_t rank = to == GW_MPI_NOBODY ? (me->rank + 1 + i) % hub->size : to;
-        uint32_t slots = hub->slot_of[me->rank] * hub->slots + hub->slot_of[rank];
+        uint32_t slots = me->rank % hub->slots * hub->slots + rank % hub->slots;
         call = "MPI_Isend";
-        error = MPI_Isend(out->bytes, count, type, (int)hub->process_of[rank], (int)(slots * GW_MPI_KINDS + kind),
+        error = MPI_Isend(out->bytes, count, type, (int)(rank / hub->slots), (int)(slots * GW_MPI_KINDS + kind),
                           hub->comm, &out->requests[i]);
     }
     described(&type);
@@ -188,7 +188,7 @@ static const struct gw_mpi_endpoint *deliver(struct gw_mpi_hub *hub, const struc
 {
     uint32_t kind = (uint32_t)in->tag % GW_MPI_KINDS, slots = (uint32_t)in->tag / GW_MPI_KINDS;
     struct gw_mpi_endpoint *to = hub->local[slots % hub->slots];
-    uint32_t from = hub->rank_at[(size_t)in->source * hub->slots + slots / hub->slots];
+    uint32_t from = (uint32_t)in->source * hub->slots + slots / hub->slots;
     bool kept = false;
     pthread_mutex_lock(&hub->lock);
     if (kind == GW_MPI_BYE) {
@@ -260,7 +260,7 @@ bool gw_mpi_is_over(struct gw_mpi_hub *hub)
     pthread_mutex_lock(&hub->moving);
     pthread_mutex_lock(&hub->lock);
     bool over = STAILQ_EMPTY(&hub->posted) && STAILQ_EMPTY(&hub->outgoing) && TAILQ_EMPTY(&hub->incoming) &&
-                hub->farewells == (uint64_t)hub->n_local * (hub->size - 1);
+                hub->farewells == (uint64_t)hub->slots * (hub->size - 1);
     pthread_mutex_unlock(&hub->lock);
     pthread_mutex_unlock(&hub->moving);
     return over;
