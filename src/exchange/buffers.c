@@ -4,22 +4,16 @@
 #define SMALLEST ((size_t)16 << 10)
 
 /* The size class of a message of this capacity. *rounded: the capacity of all messages of the class, which is at most a
- * quarter larger. GW_BUFFERS_CLASSES: the message is too small or too large to be kept. */
+ * quarter larger. GW_BUFFERS_CLASSES or more: the message is too small or too large to be kept. */
 static uint32_t class_of(size_t capacity, size_t *rounded)
 {
     *rounded = capacity;
-    if (capacity < SMALLEST)
+    if (capacity < SMALLEST || capacity > SIZE_MAX / 2)
         return GW_BUFFERS_CLASSES;
-    size_t quarter = SMALLEST / 4;
-    for (uint32_t class = 0; class < GW_BUFFERS_CLASSES; class += 4, quarter *= 2) {
-        for (uint32_t i = 0; i < 4; i++) { /* 4, 5, 6, 7 quarters */
-            *rounded = (4 + i) * quarter;
-            if (capacity <= *rounded)
-                return class + i;
-        }
-    }
-    *rounded = capacity;
-    return GW_BUFFERS_CLASSES;
+    const uint32_t doubled = (uint32_t)(__builtin_clzl(SMALLEST) - __builtin_clzl(capacity));
+    const size_t quarter = SMALLEST / 4 << doubled, n = (capacity + quarter - 1) / quarter; /* 4 to 8 quarters */
+    *rounded = n * quarter;
+    return 4 * doubled + (uint32_t)n - 4;
 }
 
 void *gw_buffers_take(struct gw_buffers *buffers, size_t n_bytes)
@@ -40,7 +34,7 @@ void gw_buffers_give(struct gw_buffers *buffers, void *bytes)
         return;
     size_t capacity = gw_message_node_of(bytes)->capacity, rounded; /* 0 if a link owns the memory */
     uint32_t class = class_of(capacity, &rounded);
-    if (class == GW_BUFFERS_CLASSES || capacity != rounded || buffers->classes[class].n == buffers->most) {
+    if (class >= GW_BUFFERS_CLASSES || capacity != rounded || buffers->classes[class].n == buffers->most) {
         gw_message_free(bytes);
         return;
     }
