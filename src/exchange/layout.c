@@ -180,8 +180,7 @@ static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n
         run->pushes = gw_calloc(ex->context, ex->size, sizeof *run->pushes);
         if (!run->pushes)
             return GW_ERR_MEMORY;
-        GW_TRY(gw_round_create(ex->context, ex->codec, group->slices + run->first, run->n, ex->size, run->n_expected,
-                               &run->round));
+        GW_TRY(gw_round_create(ex->context, ex->codec, group->slices + run->first, run->n, ex->size, &run->round));
         GW_TRY(fill_own(ex, group, run));
     }
     return GW_OK;

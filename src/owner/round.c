@@ -11,9 +11,9 @@
 struct gw_round {
     gw_context *context;
     const gw_codec *codec;
-    uint32_t n_workers, n_expected, n_in;
+    uint32_t n_workers;
     size_t n_slices;
-    struct gw_slice *slices;
+    const struct gw_slice *slices;
     /* n_slices x n_workers frames, in rank order. The average of a machine is at the machine's first rank. NULL: there
      * is no frame */
     const void **frames;
@@ -25,24 +25,22 @@ struct gw_round {
 };
 
 gw_status gw_round_create(gw_context *context, const gw_codec *codec, const struct gw_slice *slices, size_t n_slices,
-                          uint32_t n_workers, uint32_t n_expected, struct gw_round **out)
+                          uint32_t n_workers, struct gw_round **out)
 {
     struct gw_round *round = gw_calloc(context, 1, sizeof *round);
     if (!round)
         return GW_ERR_MEMORY;
     *round = (struct gw_round){
-        .context = context, .codec = codec, .n_workers = n_workers, .n_expected = n_expected, .n_slices = n_slices};
-    round->slices = gw_alloc(context, n_slices, sizeof *round->slices);
+        .context = context, .codec = codec, .n_workers = n_workers, .n_slices = n_slices, .slices = slices};
     round->frames = gw_calloc(context, n_slices * n_workers, sizeof *round->frames);
     round->sizes = gw_calloc(context, n_slices * n_workers, sizeof *round->sizes);
     round->from = gw_alloc(context, n_workers, sizeof *round->from);
     round->row = gw_alloc(context, n_workers, sizeof *round->row);
     round->row_sizes = gw_alloc(context, n_workers, sizeof *round->row_sizes);
-    if (!round->slices || !round->frames || !round->sizes || !round->from || !round->row || !round->row_sizes) {
+    if (!round->frames || !round->sizes || !round->from || !round->row || !round->row_sizes) {
         gw_round_destroy(round);
         return GW_ERR_MEMORY;
     }
-    memcpy(round->slices, slices, n_slices * sizeof *slices);
     *out = round;
     return GW_OK;
 }
@@ -56,7 +54,6 @@ void gw_round_destroy(struct gw_round *round)
     gw_free(round->context, round->from);
     gw_free(round->context, round->sizes);
     gw_free(round->context, round->frames);
-    gw_free(round->context, round->slices);
     gw_free(round->context, round);
 }
 
@@ -121,20 +118,12 @@ gw_status gw_round_put(struct gw_round *round, uint32_t from, const uint32_t *ra
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u's push has %zu bytes after its last frame", from, n_bytes);
     for (uint32_t i = 0; i < n_ranks; i++)
         round->from[ranks[i]] = from;
-    round->n_in += n_ranks;
     return GW_OK;
 }
 
 void gw_round_put_own(struct gw_round *round, const struct gw_own *own)
 {
     round->own = own;
-    round->n_in++;
-}
-
-/* True if the frames of all expected workers have come. */
-static bool is_full(const struct gw_round *round)
-{
-    return round->n_in == round->n_expected;
 }
 
 /* Puts the frames of a slice side by side. Returns how many there are. */
@@ -153,8 +142,6 @@ static uint32_t fill_row(struct gw_round *round, size_t slice)
 size_t gw_round_bound(struct gw_round *round, bool join)
 {
     size_t bound = 0;
-    if (!is_full(round))
-        return 0;
     for (size_t s = 0; s < round->n_slices; s++) {
         uint32_t n = fill_row(round, s);
         if (!join || round->slices[s].summed)
@@ -181,11 +168,6 @@ static gw_status verify(const struct gw_round *round, size_t slice)
 
 gw_status gw_round_reduce(struct gw_round *round, bool join, void *dst, size_t dst_capacity, size_t *dst_bytes)
 {
-    if (!is_full(round))
-        return gw_fail(GW_ERR_ORDER, "a round is averaged before all %u workers' frames are in", round->n_expected);
-    if (dst_capacity < gw_round_bound(round, join))
-        return gw_fail(GW_ERR_CAPACITY, "a round's frames may take %zu bytes; the buffer has %zu",
-                       gw_round_bound(round, join), dst_capacity);
     gw_reduce_options options = {.struct_bytes = sizeof options, .codec = round->codec};
     size_t used = 0, bytes;
     for (size_t s = 0; s < round->n_slices; s++) {
@@ -214,5 +196,4 @@ void gw_round_reset(struct gw_round *round)
 {
     memset(round->frames, 0, round->n_slices * round->n_workers * sizeof *round->frames);
     round->own = NULL;
-    round->n_in = 0;
 }

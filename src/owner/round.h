@@ -11,11 +11,11 @@
 /* Only one thread at a time may use a round. */
 struct gw_round;
 
-/* Makes a round of n_slices slices (copied; at least one). It expects frames of n_expected of the workers
- * 0..n_workers-1. `codec` (borrowed) has the options of gw_round_reduce. The call takes all memory that the round
- * needs. Errors: GW_ERR_MEMORY. */
+/* Makes a round of n_slices slices (at least one), of the workers 0..n_workers-1. The slices, and `codec`, which has
+ * the options of gw_round_reduce, are borrowed. The call takes all memory that the round needs. Errors: GW_ERR_MEMORY.
+ */
 gw_status gw_round_create(gw_context *context, const gw_codec *codec, const struct gw_slice *slices, size_t n_slices,
-                          uint32_t n_workers, uint32_t n_expected, struct gw_round **out);
+                          uint32_t n_workers, struct gw_round **out);
 void gw_round_destroy(struct gw_round *round);
 
 /* Takes the bytes that the worker `from` sent. They hold the frames of n_ranks workers: of `from` itself, or of all
@@ -31,13 +31,13 @@ gw_status gw_round_put(struct gw_round *round, uint32_t from, const uint32_t *ra
  * false writes the averages over the values of `own`. */
 void gw_round_put_own(struct gw_round *round, const struct gw_own *own);
 
-/* The most bytes that gw_round_reduce can write; 0 if a worker's frames are missing. */
+/* The most bytes that gw_round_reduce can write. */
 size_t gw_round_bound(struct gw_round *round, bool join);
 
 /* Averages every slice over its workers in rank order. The frames of the averages lie back to back, in the order of the
  * slices. join true: if a slice is not summed, its frames are copied as they came. The result is then what gw_round_put
- * takes for all these workers. Errors: GW_ERR_ORDER (a worker's frames are missing), and those of gw_reduce. If a frame
- * was altered, the sentence names the worker that sent it. */
+ * takes for all these workers. dst: room for gw_round_bound bytes. Errors: those of gw_reduce. If a frame was altered,
+ * the sentence names the worker that sent it. */
 gw_status gw_round_reduce(struct gw_round *round, bool join, void *dst, size_t dst_capacity, size_t *dst_bytes);
 
 /* Forgets all frames. */
