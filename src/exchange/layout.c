@@ -1,10 +1,11 @@
 /* Decides which tensors form which group and which owner gets what of it, and takes the memory for all of that. */
+#define _GNU_SOURCE /* qsort_r */
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/codec.h"
 #include "exchange/relay.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 static gw_status count_groups(struct gw_exchange *ex, const uint32_t *group_of)
 {
@@ -69,44 +70,21 @@ static bool stands_alone(const struct gw_exchange *ex, const struct gw_slice *sl
            gw_encoder_is_plain(ex->tensors[slice->tensor].encoder);
 }
 
-/* The group of a slice. Or a number for its owner, and the next number if it stands alone: those come last, so that the
- * others are not cut into more runs. */
-static uint32_t key_of(const struct gw_exchange *ex, const struct gw_slice *slice, bool by_group)
+/* Sorts slices by group and then by owner. Those of an owner that stand alone come last, so that the others are not cut
+ * into more runs. */
+static int by_group(const void *a, const void *b, void *exchange)
 {
-    return by_group ? ex->tensors[slice->tensor].group : 2 * slice->owner + stands_alone(ex, slice);
-}
-
-/* Sorts slices by group or by owner. Those of one key stay in their order. Then place[key] says where those of the key
- * end. */
-static void sort_by(const struct gw_exchange *ex, bool by_group, const struct gw_slice *from, size_t n_slices,
-                    size_t *place, struct gw_slice *to)
-{
-    const uint32_t n_keys = by_group ? ex->n_groups : 2 * ex->n_owners;
-    memset(place, 0, (size_t)n_keys * sizeof *place);
-    for (size_t s = 0; s < n_slices; s++)
-        place[key_of(ex, &from[s], by_group)]++;
-    for (size_t key = 0, used = 0; key < n_keys; key++) {
-        const size_t n = place[key];
-        place[key] = used;
-        used += n;
-    }
-    for (size_t s = 0; s < n_slices; s++)
-        to[place[key_of(ex, &from[s], by_group)]++] = from[s];
-}
-
-/* Moves the slices of each group together, and sorts them by owner within the group. `planned` is in the order of
- * tensors. `place` has room for two numbers for each owner, and for one for each group. */
-static void sort_slices(struct gw_exchange *ex, const struct gw_slice *planned, struct gw_slice *by_owner,
-                        size_t n_slices, size_t *place)
-{
-    sort_by(ex, false, planned, n_slices, place, by_owner);
-    sort_by(ex, true, by_owner, n_slices, place, ex->slices);
-    for (uint32_t g = 0; g < ex->n_groups; g++)
-        ex->groups[g].slices = ex->slices + (g ? place[g - 1] : 0);
-    for (size_t s = 0; s < n_slices; s++) {
-        ex->slices[s].summed = ex->tensors[ex->slices[s].tensor].summed;
-        ex->slices[s].owner = gw_nth_owner(ex, ex->slices[s].owner);
-    }
+    const struct gw_exchange *ex = exchange;
+    const struct gw_slice *x = a, *y = b;
+    const uint64_t keys[][2] = {{ex->tensors[x->tensor].group, ex->tensors[y->tensor].group},
+                                {x->owner, y->owner},
+                                {stands_alone(ex, x), stands_alone(ex, y)},
+                                {x->tensor, y->tensor},
+                                {x->begin, y->begin}};
+    size_t k = 0;
+    while (k + 1 < sizeof keys / sizeof *keys && keys[k][0] == keys[k][1])
+        k++;
+    return keys[k][0] < keys[k][1] ? -1 : keys[k][0] > keys[k][1];
 }
 
 /* True if the run takes one more slice. run NULL: there is no run yet. */
@@ -148,6 +126,14 @@ static gw_status fill_own(struct gw_exchange *ex, const struct group *group, str
     return GW_OK;
 }
 
+/* The place of an owner's nth run in the order in which this member encodes a group: the first run of every owner comes
+ * first, then the second of each, and so on. So all owners have work early. Each time it begins with the owner after
+ * this member, so that not all members push to the same owner at once. */
+static uint64_t place_of(const struct gw_exchange *ex, uint32_t owner, uint32_t nth)
+{
+    return (uint64_t)nth << 32 | (owner - gw_nth_owner(ex, ex->rank) + ex->n_owners - 1) % ex->n_owners;
+}
+
 static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n_slices)
 {
     if (n_slices == 0)
@@ -159,9 +145,13 @@ static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n
     for (size_t s = 0; s < n_slices; s++) {
         const struct gw_slice *slice = &group->slices[s];
         if (!run_takes(ex, group, run, slice)) {
+            const uint32_t nth = run && run->owner == slice->owner ? (uint32_t)(run->place >> 32) + 1 : 0;
             run = &group->runs[group->n_runs];
-            *run =
-                (struct run){.index = group->n_runs++, .owner = slice->owner, .first = s, .push_bound = MESSAGE_HEADER};
+            *run = (struct run){.index = group->n_runs++,
+                                .owner = slice->owner,
+                                .place = place_of(ex, slice->owner, nth),
+                                .first = s,
+                                .push_bound = MESSAGE_HEADER};
         }
         run->n++;
         run->n_elems += slice->count;
@@ -186,34 +176,20 @@ static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n
     return GW_OK;
 }
 
-/* The order in which this member encodes a group: the first run of every owner, then the second of each, and so on. So
- * all owners have work early. Each time it begins with the owner after this member, so that not all members push to the
- * same owner at once. */
+static int by_place(const void *a, const void *b, void *of_group)
+{
+    const struct run *runs = of_group, *x = &runs[*(const uint32_t *)a], *y = &runs[*(const uint32_t *)b];
+    return x->place < y->place ? -1 : x->place > y->place;
+}
+
 static gw_status fill_order(struct gw_exchange *ex, struct group *group)
 {
-    uint32_t n = group->n_runs, first = 0, n_taken = 0;
-    if (n == 0)
-        return GW_OK;
-    group->order = gw_alloc(ex->context, n, sizeof *group->order);
-    /* place[k]: where the next run goes that is the k-th of its owner */
-    uint32_t *place = gw_calloc(ex->context, (size_t)n + 1, sizeof *place);
-    if (!group->order || !place) {
-        gw_free(ex->context, place);
+    group->order = gw_alloc(ex->context, group->n_runs, sizeof *group->order);
+    if (!group->order)
         return GW_ERR_MEMORY;
-    }
-    for (uint32_t i = 0, k = 0; i < n; i++) {
-        k = i > 0 && group->runs[i].owner == group->runs[i - 1].owner ? k + 1 : 0;
-        place[k + 1]++;
-    }
-    for (uint32_t k = 1; k < n; k++)
-        place[k] += place[k - 1];
-    while (first < n && group->runs[first].owner <= gw_nth_owner(ex, ex->rank))
-        first++;
-    for (uint32_t i = first % n, k = 0; n_taken < n; n_taken++, i = (i + 1) % n) {
-        k = n_taken > 0 && i > 0 && group->runs[i].owner == group->runs[i - 1].owner ? k + 1 : 0;
-        group->order[place[k]++] = i;
-    }
-    gw_free(ex->context, place);
+    for (uint32_t i = 0; i < group->n_runs; i++)
+        group->order[i] = i;
+    qsort_r(group->order, group->n_runs, sizeof *group->order, by_place, group->runs);
     return GW_OK;
 }
 
@@ -255,39 +231,33 @@ gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const
     GW_TRY(fill_groups(ex));
 
     size_t n_slices = 0;
-    struct gw_slice *planned = NULL, *by_owner = NULL;
     uint64_t *n_elems = gw_alloc(ex->context, ex->n_tensors, sizeof *n_elems);
     uint64_t *align = gw_alloc(ex->context, ex->n_tensors, sizeof *align);
-    size_t *place = gw_alloc(ex->context, (size_t)2 * ex->n_owners + ex->n_groups, sizeof *place);
-    gw_status status = n_elems && align && place ? GW_OK : GW_ERR_MEMORY;
+    gw_status status = n_elems && align ? GW_OK : GW_ERR_MEMORY;
     if (status == GW_OK) {
         for (uint32_t t = 0; t < ex->n_tensors; t++) {
             n_elems[t] = ex->tensors[t].n_elems;
             align[t] = gw_encoder_traits_of(ex->tensors[t].encoder).slice_align;
         }
-        status = gw_slices_plan(ex->context, n_elems, align, ex->n_tensors, ex->n_owners, ex->slice_max, &planned,
+        status = gw_slices_plan(ex->context, n_elems, align, ex->n_tensors, ex->n_owners, ex->slice_max, &ex->slices,
                                 &n_slices);
     }
-    if (status == GW_OK) {
-        ex->slices = gw_alloc(ex->context, n_slices, sizeof *ex->slices);
-        by_owner = gw_alloc(ex->context, n_slices, sizeof *by_owner);
-        status = ex->slices && by_owner ? GW_OK : GW_ERR_MEMORY;
-    }
-    for (size_t s = 0; status == GW_OK && s < n_slices; s++)
-        planned[s].owner = (planned[s].owner + ex->turn) % ex->n_owners;
-    if (status == GW_OK)
-        sort_slices(ex, planned, by_owner, n_slices, place);
-    gw_free(ex->context, by_owner);
-    gw_free(ex->context, place);
-    gw_free(ex->context, planned);
     gw_free(ex->context, align);
     gw_free(ex->context, n_elems);
     GW_TRY(status);
 
+    for (size_t s = 0; s < n_slices; s++) {
+        ex->slices[s].summed = ex->tensors[ex->slices[s].tensor].summed;
+        ex->slices[s].owner = gw_nth_owner(ex, ex->slices[s].owner + ex->turn);
+    }
+    qsort_r(ex->slices, n_slices, sizeof *ex->slices, by_group, ex);
+
     uint32_t most_runs = ex->n_owners;
-    for (uint32_t g = 0; g < ex->n_groups; g++) {
-        const struct gw_slice *end = g + 1 < ex->n_groups ? ex->groups[g + 1].slices : ex->slices + n_slices;
-        GW_TRY(fill_runs(ex, &ex->groups[g], (size_t)(end - ex->groups[g].slices)));
+    for (size_t g = 0, at = 0, n; g < ex->n_groups; g++, at += n) {
+        ex->groups[g].slices = ex->slices + at;
+        for (n = 0; at + n < n_slices && ex->tensors[ex->slices[at + n].tensor].group == g;)
+            n++;
+        GW_TRY(fill_runs(ex, &ex->groups[g], n));
         GW_TRY(fill_order(ex, &ex->groups[g]));
         if (ex->groups[g].n_runs > most_runs)
             most_runs = ex->groups[g].n_runs;

@@ -34,6 +34,7 @@ struct run_loans {
 struct run {
     uint32_t index; /* in the group */
     uint32_t owner;
+    uint64_t place;    /* in the order in which this member encodes the runs of the group */
     size_t first, n;   /* slices first .. first + n - 1 of the group */
     size_t push_bound; /* bytes of a PUSH, header included */
     uint64_t n_elems;
