@@ -31,8 +31,6 @@ struct arrival {
  * init, fini, call, fail and close. `bytes` is a message of the pipeline (exchange/send.c): a header, and its body
  * behind it. The function owns it from the call on, even if it fails. */
 struct gw_owners {
-    /* True if owners may go on without a worker. Then an average is made of fewer workers' gradients. */
-    bool leave_out;
     /* Sets rank, size, n_owners and first_owner, and takes the memory and sockets that the other functions need. fini
      * gives them back, also after an init that failed. */
     gw_status (*init)(struct gw_exchange *exchange, const struct gw_exchange_options *options);

@@ -455,7 +455,6 @@ static bool servers_silent(const struct gw_exchange *ex, double since)
 }
 
 const struct gw_owners gw_owners_servers = {
-    .leave_out = true,
     .init = servers_init,
     .fini = servers_fini,
     .declare = servers_declare,

@@ -222,12 +222,12 @@ gw_status gw_take_shared(struct gw_exchange *ex, struct group *group, const stru
     return push_group(ex, group);
 }
 
-/* How many workers an average must be made of. If owners may leave out workers, the frame itself says how many. */
+/* How many workers an average must be made of. Servers may leave out workers, and the frame itself says how many. */
 static uint32_t averaged(const struct gw_exchange *ex, const void *frame, size_t n_bytes)
 {
     gw_frame_info info;
-    const bool fewer = ex->owners->leave_out && gw_frame_parse_unverified(frame, n_bytes, &info) == GW_OK &&
-                       info.average && info.workers > 0 && info.workers < ex->size;
+    const bool fewer = ex->servers && gw_frame_parse_unverified(frame, n_bytes, &info) == GW_OK && info.average &&
+                       info.workers > 0 && info.workers < ex->size;
     return fewer ? info.workers : ex->size;
 }
 
