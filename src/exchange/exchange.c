@@ -66,9 +66,7 @@ static void release(struct gw_exchange *ex)
     gw_layout_fini(ex);
     for (uint32_t t = 0; ex->tensors && t < ex->n_tensors; t++)
         gw_encoder_destroy(ex->tensors[t].encoder);
-    gw_free(ex->context, ex->heard_waiting);
-    gw_free(ex->context, ex->have_left);
-    gw_free(ex->context, ex->have_hello);
+    gw_free(ex->context, ex->members);
     gw_free(ex->context, ex->hello);
     gw_free(ex->context, ex->optimizer);
     gw_free(ex->context, ex->counting);

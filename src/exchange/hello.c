@@ -70,10 +70,8 @@ gw_status gw_hello_init(struct gw_exchange *ex, const gw_exchange_options *o)
     if (!gw_lines_have_names(own, (size_t)n))
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_options.identity has a line without \"=\"; right is name = value");
     ex->hello = gw_strdup(ex->context, own);
-    ex->have_hello = gw_calloc(ex->context, ex->size, sizeof *ex->have_hello);
-    ex->have_left = gw_calloc(ex->context, ex->size, sizeof *ex->have_left);
-    ex->heard_waiting = gw_calloc(ex->context, ex->size, sizeof *ex->heard_waiting);
-    return ex->hello && ex->have_hello && ex->have_left && ex->heard_waiting ? GW_OK : GW_ERR_MEMORY;
+    ex->members = gw_calloc(ex->context, ex->size, sizeof *ex->members);
+    return ex->hello && ex->members ? GW_OK : GW_ERR_MEMORY;
 }
 
 gw_status gw_hello_check(struct gw_exchange *ex, const gw_message *message)
@@ -91,14 +89,14 @@ gw_status gw_hello_check(struct gw_exchange *ex, const gw_message *message)
         return gw_fail(GW_ERR_FRAME_FIELD,
                        "rank %u's first message, of %zu bytes, is not lines of text, %d bytes at most", from,
                        message->n_bytes, HELLO_MOST);
-    if (from == ex->rank || ex->have_hello[from])
+    if (from == ex->rank || ex->members[from].said_hello)
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent its first message out of turn", from);
     struct gw_lines_difference difference;
     if (gw_lines_differ(theirs, n_theirs, ours, strlen(ours), &difference))
         return gw_fail(GW_ERR_ARGUMENT, "rank %u has %s, and this rank %s; all members must have the same", from,
                        difference.first, difference.second);
-    ex->have_hello[from] = true;
-    ex->have_left[from] = false; /* it may have left an earlier exchange on this link */
+    ex->members[from].said_hello = true;
+    ex->members[from].left = false; /* it may have left an earlier exchange on this link */
     ex->n_hellos++;
     return GW_OK;
 }

@@ -16,7 +16,7 @@ void gw_say_leave(struct gw_exchange *ex)
 {
     const bool lacks = lacks_leaver(ex);
     const struct message_header header = {.type = MESSAGE_LEAVE, .nth_step = ex->nth_step};
-    ex->have_left[ex->rank] = true;
+    ex->members[ex->rank].left = true;
     for (uint32_t r = 0; r < ex->size; r++) {
         /* from malloc, as in gw_link_fail: who leaves because its memory is short says so all the same */
         uint8_t *bytes = r == ex->rank ? NULL : gw_message_alloc(NULL, MESSAGE_LEAVE_BYTES);
@@ -45,7 +45,7 @@ gw_status gw_check_departed(struct gw_exchange *ex)
 bool gw_may_go(const struct gw_exchange *ex, uint32_t rank)
 {
     /* Without its first message, it has left an earlier exchange on this link. */
-    return rank < ex->size && ex->have_left[rank] && ex->have_hello[rank];
+    return rank < ex->size && ex->members[rank].left && ex->members[rank].said_hello;
 }
 
 gw_status gw_add_leaver(struct gw_exchange *ex, gw_status status)
@@ -60,14 +60,14 @@ gw_status gw_take_leave(struct gw_exchange *ex, const gw_message *message)
     const struct message_header h = message_header_read(message->bytes);
     const uint32_t from = message->from;
     if (h.flags || h.group || h.run || h.step || message->n_bytes != MESSAGE_LEAVE_BYTES || from == ex->rank ||
-        ex->have_left[from])
+        ex->members[from].left)
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent an invalid farewell of %zu bytes", from, message->n_bytes);
-    ex->have_left[from] = true;
-    if (!ex->have_hello[from]) /* it was said to an earlier exchange on this link */
+    ex->members[from].left = true;
+    if (!ex->members[from].said_hello) /* it was said to an earlier exchange on this link */
         return GW_OK;
     const uint32_t first = gw_get32((const uint8_t *)message->bytes + MESSAGE_HEADER);
     const uint32_t its_step = gw_get32((const uint8_t *)message->bytes + MESSAGE_HEADER + 4);
-    if (first >= ex->size || its_step > UINT16_MAX || (first == ex->rank && !ex->have_left[first]))
+    if (first >= ex->size || its_step > UINT16_MAX || (first == ex->rank && !ex->members[first].left))
         return gw_fail(GW_ERR_FRAME_FIELD,
                        "rank %u says that rank %u left first, after step number %u, which is invalid", from, first,
                        its_step);

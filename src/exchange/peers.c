@@ -185,7 +185,7 @@ static gw_status handle_waiting(struct gw_exchange *ex, const gw_message *messag
     if (h.flags || h.group || h.run || message->n_bytes != MESSAGE_HEADER || message->from == ex->rank)
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u says that it waits, in an invalid message of %zu bytes",
                        message->from, message->n_bytes);
-    ex->heard_waiting[message->from] = gw_clock_seconds();
+    ex->members[message->from].waited_at = gw_clock_seconds();
     return GW_OK;
 }
 
@@ -202,11 +202,11 @@ static gw_status handle(struct gw_exchange *ex, gw_message *message)
         return handle_hello(ex, message);
     if (h.type == MESSAGE_LEAVE)
         return gw_take_leave(ex, message);
-    if (ex->have_left[from])
+    if (ex->members[from].left)
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u after its farewell", from, h.type);
     if (h.type == MESSAGE_WAITING) /* without a HELLO it was said to an earlier exchange on this link */
         return handle_waiting(ex, message);
-    if (from != ex->rank && !ex->have_hello[from])
+    if (from != ex->rank && !ex->members[from].said_hello)
         return gw_fail(GW_ERR_FRAME_FIELD, "rank %u sent a message of type %u before it said what it is part of", from,
                        h.type);
     const bool of_run = h.type == MESSAGE_PUSH || h.type == MESSAGE_PULL;
@@ -303,7 +303,7 @@ static void say_waiting_if_due(struct gw_exchange *ex, double now)
         return;
     ex->said_waiting_at = now;
     for (uint32_t r = 0; r < ex->size; r++) {
-        void *bytes = r == ex->rank || ex->have_left[r] ? NULL : gw_message_alloc(ex->context, MESSAGE_HEADER);
+        void *bytes = r == ex->rank || ex->members[r].left ? NULL : gw_message_alloc(ex->context, MESSAGE_HEADER);
         if (!bytes)
             continue;
         message_header_write(bytes, &(struct message_header){.type = MESSAGE_WAITING,

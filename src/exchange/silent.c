@@ -58,7 +58,7 @@ struct question {
 static bool is_no_debtor(const void *question, uint32_t rank)
 {
     const struct question *q = question;
-    const double heard = fmax(q->ex->heard_waiting[rank], q->since);
+    const double heard = fmax(q->ex->members[rank].waited_at, q->since);
     const bool silent = q->now - heard >= q->ex->timeout_ms / 1000.0;
     return rank == q->ex->rank || !(q->any || silent) || !q->owes(q->ex, q->group, rank);
 }
@@ -90,7 +90,7 @@ static bool name_debtors(const struct gw_exchange *ex, double since, double now,
 static bool has_said_hello(const void *exchange, uint32_t rank)
 {
     const struct gw_exchange *ex = exchange;
-    return rank == ex->rank || ex->have_hello[rank];
+    return rank == ex->rank || ex->members[rank].said_hello;
 }
 
 bool gw_silent_members(const struct gw_exchange *ex, double since)

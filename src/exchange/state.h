@@ -34,6 +34,13 @@ struct queue {
     uint32_t n, n_done;
 };
 
+/* What the pipeline knows of a member. */
+struct known_member {
+    bool said_hello;
+    bool left;        /* the last thing that came from it was a farewell */
+    double waited_at; /* the clock's time when it last said WAITING; 0: never */
+};
+
 struct gw_exchange {
     /* Fixed at create. */
     gw_context *context;
@@ -102,13 +109,11 @@ struct gw_exchange {
     bool running;     /* a step has begun and is not done */
     bool others_know; /* the other members know already of the error that ends the pipeline */
     bool account;
-    bool *have_hello; /* of each rank */
+    struct known_member *members; /* by rank */
     uint32_t n_hellos;
-    bool *have_left;        /* of each rank; the last thing that came from it was a farewell */
     uint32_t leaver;        /* the rank that left first; `size`: none has */
     uint16_t leaver_step;   /* its nth_step */
     double said_waiting_at; /* the clock's time when it last said WAITING, ended a step, or was made */
-    double *heard_waiting;  /* of each rank: the clock's time when it last said WAITING; 0: never */
     enum operation operation;
     bool together;        /* in this step, no tensor is encoded before all are measured */
     uint32_t n_measured;  /* groups of which all tensors are measured */
