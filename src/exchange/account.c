@@ -6,7 +6,7 @@
 /* Counts a frame for its tensor. */
 static gw_status account_frame(struct gw_exchange *ex, const void *frame, const gw_frame_info *info)
 {
-    gw_tensor_traffic *traffic = &ex->counting[info->tensor_id];
+    gw_tensor_traffic *traffic = &ex->traffic[info->tensor_id];
     uint64_t nonzeros;
     double entropy_bits;
     GW_TRY(gw_frame_symbols(ex->context, frame, info->frame_bytes, NULL, 0, &nonzeros, &entropy_bits));
@@ -30,7 +30,7 @@ static gw_status account_frame(struct gw_exchange *ex, const void *frame, const 
  * holds that gradient until averages arrive. */
 static gw_status account_squares(struct gw_exchange *ex, const void *frame, const gw_frame_info *info)
 {
-    gw_tensor_traffic *traffic = &ex->counting[info->tensor_id];
+    gw_tensor_traffic *traffic = &ex->traffic[info->tensor_id];
     const float *gradient = ex->tensors[info->tensor_id].gradient + info->begin;
     float *pushed = gw_alloc(ex->context, (size_t)info->n_elems, sizeof *pushed);
     if (!pushed)

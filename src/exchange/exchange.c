@@ -69,13 +69,10 @@ static void release(struct gw_exchange *ex)
     gw_free(ex->context, ex->members);
     gw_free(ex->context, ex->hello);
     gw_free(ex->context, ex->optimizer);
-    gw_free(ex->context, ex->counting);
     gw_free(ex->context, ex->traffic);
     gw_free(ex->context, ex->to_encode.numbers);
     gw_free(ex->context, ex->to_measure.numbers);
     gw_free(ex->context, ex->encoders);
-    gw_free(ex->context, ex->submitted);
-    gw_free(ex->context, ex->handed_over);
     gw_free(ex->context, ex->tensors);
     gw_free(ex->context, ex);
 }
@@ -84,16 +81,12 @@ static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
 {
     GW_TRY(ex->owners->init(ex, o));
     ex->tensors = gw_calloc(ex->context, o->n_tensors, sizeof *ex->tensors);
-    ex->handed_over = gw_calloc(ex->context, o->n_tensors, sizeof *ex->handed_over);
-    ex->submitted = gw_alloc(ex->context, o->n_tensors, sizeof *ex->submitted);
     ex->to_measure.numbers = gw_alloc(ex->context, o->n_tensors, sizeof *ex->to_measure.numbers);
     ex->to_encode.numbers = gw_alloc(ex->context, o->n_tensors, sizeof *ex->to_encode.numbers);
     ex->encoders = gw_alloc(ex->context, o->n_tensors, sizeof *ex->encoders);
     ex->traffic = gw_calloc(ex->context, o->n_tensors, sizeof *ex->traffic);
-    ex->counting = gw_calloc(ex->context, o->n_tensors, sizeof *ex->counting);
     ex->wake = gw_message_alloc(ex->context, MESSAGE_HEADER);
-    if (!ex->tensors || !ex->handed_over || !ex->submitted || !ex->to_measure.numbers || !ex->to_encode.numbers ||
-        !ex->encoders || !ex->traffic || !ex->counting || !ex->wake)
+    if (!ex->tensors || !ex->to_measure.numbers || !ex->to_encode.numbers || !ex->encoders || !ex->traffic || !ex->wake)
         return GW_ERR_MEMORY;
     if (o->server_optimizer && !(ex->optimizer = gw_strdup(ex->context, o->server_optimizer)))
         return GW_ERR_MEMORY;
@@ -330,6 +323,7 @@ static void begin(struct gw_exchange *ex, const struct beginning *beginning)
     ex->beginning = *beginning;
     ex->done = false;
     ex->open = true;
+    ex->n_handed_over = 0;
 }
 
 gw_status gw_exchange_begin(gw_exchange *ex, uint32_t step)
@@ -348,15 +342,15 @@ gw_status gw_exchange_begin(gw_exchange *ex, uint32_t step)
         struct beginning beginning = {.step = step, .account = ex->account_next, .rate = ex->rate_next};
         choose_wire(ex, &beginning);
         begin(ex, &beginning);
-        ex->n_handed_over = 0;
-        memset(ex->handed_over, 0, ex->n_tensors * sizeof *ex->handed_over);
+        for (uint32_t t = 0; t < ex->n_tensors; t++)
+            ex->tensors[t].handed_over = 0;
     }
     pthread_mutex_unlock(&ex->lock);
     return status;
 }
 
 /* Checks tensor t and marks it as handed over. Tensors before it in the same call have their marks already. */
-static gw_status check_submit(struct gw_exchange *ex, uint32_t t, const float *gradient)
+static gw_status check_submit(struct gw_exchange *ex, uint32_t t, const float *gradient, double now)
 {
     if (t >= ex->n_tensors)
         return gw_fail(GW_ERR_ARGUMENT, "tensor %u was submitted; tensors are 0 to %u", t, ex->n_tensors - 1);
@@ -364,9 +358,9 @@ static gw_status check_submit(struct gw_exchange *ex, uint32_t t, const float *g
         return gw_fail(GW_ERR_ARGUMENT, "tensor %u was submitted without a gradient (NULL)", t);
     if (!ex->open)
         return gw_fail(GW_ERR_ORDER, "tensor %u was submitted before gw_exchange_begin", t);
-    if (ex->handed_over[t])
+    if (ex->tensors[t].handed_over > 0)
         return gw_fail(GW_ERR_ORDER, "tensor %u was submitted twice in one step", t);
-    ex->handed_over[t] = true;
+    ex->tensors[t].handed_over = now;
     return GW_OK;
 }
 
@@ -377,11 +371,11 @@ gw_status gw_exchange_submit_many(gw_exchange *ex, uint32_t n, const uint32_t *t
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_submit: tensors or gradients are NULL");
     gw_status status = GW_OK;
     uint32_t n_marked = 0;
-    while (n_marked < n && (status = check_submit(ex, tensors[n_marked], gradients[n_marked])) == GW_OK)
+    const double now = gw_clock_seconds();
+    while (n_marked < n && (status = check_submit(ex, tensors[n_marked], gradients[n_marked], now)) == GW_OK)
         n_marked++;
     void *wake = NULL;
     if (status == GW_OK && n > 0) {
-        const double now = gw_clock_seconds();
         if (ex->n_handed_over == 0)
             ex->first_submit = now;
         pthread_mutex_lock(&ex->lock);
@@ -389,17 +383,15 @@ gw_status gw_exchange_submit_many(gw_exchange *ex, uint32_t n, const uint32_t *t
         if (status == GW_OK) {
             for (uint32_t i = 0; i < n; i++) {
                 ex->tensors[tensors[i]].gradient = gradients[i];
-                ex->tensors[tensors[i]].handed_over = now;
-                ex->submitted[ex->n_submitted++] = tensors[i];
+                ex->to_measure.numbers[ex->n_handed_over++] = tensors[i];
             }
-            ex->n_handed_over += n;
             wake = take_wake(ex);
         }
         pthread_mutex_unlock(&ex->lock);
     }
     if (status < 0) {
         for (uint32_t i = 0; i < n_marked; i++)
-            ex->handed_over[tensors[i]] = false;
+            ex->tensors[tensors[i]].handed_over = 0;
         return status;
     }
     return call(ex, wake);
@@ -424,7 +416,8 @@ gw_status gw_exchange_wait(gw_exchange *ex, gw_step_result *result)
     }
     ex->waiting = true;
     gw_status status = pipeline_status(ex);
-    if (status == GW_OK && ex->n_handed_over < ex->n_tensors)
+    const bool is_step = ex->beginning.operation == OPERATION_STEP;
+    if (status == GW_OK && is_step && ex->n_handed_over < ex->n_tensors)
         status = gw_fail(GW_ERR_ORDER, "gw_exchange_wait after %u of %u tensors were submitted", ex->n_handed_over,
                          ex->n_tensors);
     if (status == GW_OK && ex->in_caller) {
@@ -440,16 +433,16 @@ gw_status gw_exchange_wait(gw_exchange *ex, gw_step_result *result)
     if (status == GW_OK) {
         const double now = gw_clock_seconds();
         ex->open = false;
-        if (compares(ex) && ex->beginning.operation == OPERATION_STEP && ex->result.committed)
+        if (compares(ex) && is_step && ex->tally.committed)
             gw_chooser_note(&ex->chooser, now - ex->first_submit);
         if (result) {
-            *result = ex->result;
+            *result = ex->tally;
             result->wait_seconds = now - start;
         }
-        if (ex->beginning.operation == OPERATION_STEP && !ex->result.committed)
+        if (is_step && !ex->tally.committed)
             status = gw_fail(GW_ERR_NONFINITE,
                              "the gradient of '%s' on rank %u holds a NaN or an infinity, so this step has no averages",
-                             ex->tensors[ex->result.bad_tensor].encoder->shown, ex->result.bad_rank);
+                             ex->tensors[ex->tally.bad_tensor].encoder->shown, ex->tally.bad_rank);
     }
     ex->waiting = false;
     pthread_mutex_unlock(&ex->lock);
@@ -530,7 +523,6 @@ static gw_status move_parameters(struct gw_exchange *ex, float *const *values, e
         beginning.account = false;
         beginning.operation = operation;
         begin(ex, &beginning);
-        ex->n_handed_over = ex->n_tensors;
         wake = take_wake(ex);
     }
     pthread_mutex_unlock(&ex->lock);

@@ -3,8 +3,6 @@
 #include "base/clock.h"
 #include "exchange/pipeline.h"
 
-#include <string.h>
-
 bool gw_waits_for_hellos(const struct gw_exchange *ex)
 {
     return ex->running && ex->n_done == ex->n_groups && ex->n_hellos + 1 < ex->size;
@@ -28,9 +26,6 @@ void gw_finish_step(struct gw_exchange *ex)
     pthread_mutex_lock(&ex->lock);
     if (ex->heard != GW_WIRE_AUTO)
         ex->told = ex->heard;
-    ex->result = ex->tally;
-    if (ex->account)
-        memcpy(ex->traffic, ex->counting, ex->n_tensors * sizeof *ex->traffic);
     ex->done = true;
     pthread_cond_signal(&ex->changed);
     pthread_mutex_unlock(&ex->lock);

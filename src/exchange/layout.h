@@ -21,7 +21,7 @@ struct tensor {
     uint32_t group;
     bool has_wire_choice;
     float *gradient;    /* the caller's, from submit to the end of the step */
-    double handed_over; /* the time at which the caller submitted it */
+    double handed_over; /* the clock's time when the caller submitted it in this step; 0: not yet */
 };
 
 /* With these the gradient is sent from where it stands, and the averages are received there. */

@@ -90,7 +90,7 @@ gw_status gw_take_parameters(struct gw_exchange *ex, struct group *group, struct
                            group->index, arrival->n_bytes, run->n_elems * sizeof(float));
         copy(ex, group, run, NULL, arrival->body);
         for (size_t s = run->first; ex->account && s < run->first + run->n; s++) {
-            gw_tensor_traffic *traffic = &ex->counting[group->slices[s].tensor];
+            gw_tensor_traffic *traffic = &ex->traffic[group->slices[s].tensor];
             traffic->pull_frame_bytes += group->slices[s].count * sizeof(float);
             traffic->pull_payload_bytes += group->slices[s].count * sizeof(float);
         }

@@ -49,9 +49,9 @@ static gw_status begin_step(struct gw_exchange *ex, const struct beginning *b)
     for (uint32_t t = 0; t < ex->n_tensors; t++)
         gw_encoder_choose_wire(ex->tensors[t].encoder, b->push, b->pull);
     if (b->account) {
-        memset(ex->counting, 0, ex->n_tensors * sizeof *ex->counting);
+        memset(ex->traffic, 0, ex->n_tensors * sizeof *ex->traffic);
         for (uint32_t t = 0; t < ex->n_tensors; t++)
-            ex->counting[t].elements = ex->tensors[t].n_elems;
+            ex->traffic[t].elements = ex->tensors[t].n_elems;
     }
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         struct group *group = &ex->groups[g];
@@ -86,9 +86,7 @@ gw_status gw_pipeline_look(struct gw_exchange *ex, void *wake, bool *stop)
     const bool leaves = ex->leaves;
     const bool begun = ex->begun;
     const struct beginning beginning = ex->beginning;
-    const uint32_t n = ex->n_submitted;
-    memcpy(ex->to_measure.numbers + (begun ? 0 : ex->to_measure.n), ex->submitted, n * sizeof *ex->submitted);
-    ex->n_submitted = 0;
+    const uint32_t n = ex->n_handed_over;
     ex->begun = ex->leaves = false;
     pthread_mutex_unlock(&ex->lock);
 
@@ -99,7 +97,7 @@ gw_status gw_pipeline_look(struct gw_exchange *ex, void *wake, bool *stop)
         return GW_OK;
     if (begun)
         GW_TRY(begin_step(ex, &beginning));
-    ex->to_measure.n += n;
+    ex->to_measure.n = n;
     return GW_OK;
 }
 

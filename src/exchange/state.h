@@ -72,10 +72,8 @@ struct gw_exchange {
     pthread_t thread;           /* the pipeline's, unless in_caller is set */
 
     /* Only the caller's thread uses these. */
-    bool open;         /* true between begin and wait. A second thread in gw_exchange_wait reads it under the lock */
-    bool left;         /* gw_exchange_leave was called */
-    bool *handed_over; /* for each tensor: it was submitted in this step */
-    uint32_t n_handed_over;
+    bool open; /* true between begin and wait. A second thread in gw_exchange_wait reads it under the lock */
+    bool left; /* gw_exchange_leave was called */
     bool account_next;
     double rate_next;
     gw_wire wire;               /* as the options or gw_exchange_set say */
@@ -91,15 +89,12 @@ struct gw_exchange {
     bool leaves; /* the caller begins no more steps, and the pipeline has not told the others yet */
     bool begun;  /* the caller has begun a step that the pipeline has not seen yet */
     struct beginning beginning;
-    uint32_t *submitted; /* tensors that the caller submitted and the pipeline has not seen yet */
-    uint32_t n_submitted;
-    bool done;    /* the step has ended, and its result is complete */
-    bool waiting; /* a thread is in gw_exchange_wait */
-    gw_wire told; /* how rank 0 wanted the last step's averages, as these tell: that is what it has chosen */
-    gw_step_result result;
-    gw_status status; /* below 0: the pipeline has ended; `error` says why */
+    uint32_t n_handed_over; /* tensors that the caller submitted in this step: those in to_measure */
+    bool done;              /* the step has ended, and its result is complete */
+    bool waiting;           /* a thread is in gw_exchange_wait */
+    gw_wire told;           /* how rank 0 wanted the last step's averages, as these tell: that is what it has chosen */
+    gw_status status;       /* below 0: the pipeline has ended; `error` says why */
     struct gw_kept_error error;
-    gw_tensor_traffic *traffic;
 
     /* Only the pipeline's thread uses these. */
     uint32_t step;
@@ -126,9 +121,9 @@ struct gw_exchange {
     struct queue to_encode;        /* groups; some runs of the first one may be encoded already */
     gw_encoder **encoders;         /* the encoders of all tensors, for gw_encoders_combine of a global codec */
     struct verdict verdict;
-    gw_wire heard; /* rank 0's choice, as this step's averages tell it; AUTO: none has come yet */
-    gw_step_result tally;
-    gw_tensor_traffic *counting;
+    gw_wire heard;        /* rank 0's choice, as this step's averages tell it; AUTO: none has come yet */
+    gw_step_result tally; /* the caller reads it, and `traffic`, between steps */
+    gw_tensor_traffic *traffic;
 };
 
 /* gw_exchange_create, with another GW_SLICE_MAX for tests. in_caller: it is for one step, which the caller's thread
