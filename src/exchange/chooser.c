@@ -15,12 +15,8 @@
 /* The first step after a change of choice does not count: other members follow a step later. */
 #define SETTLING 1
 
-#define PROBE_LEAST 2
-#define PROBE_MOST 7
-/* Two steps are enough if both are this much longer or shorter than the median of the standing choice. */
-#define CLEARLY_LONGER 1.25
-#define CLEARLY_SHORTER 0.8
-/* Else the medians decide. The other choice wins only if its median is below this part of the standing choice's. */
+#define PROBE 4 /* steps */
+/* The other choice wins only if its median is below this part of the standing choice's. */
 #define SHORTER 0.98
 
 void gw_chooser_init(struct gw_chooser *c)
@@ -33,71 +29,47 @@ bool gw_chooser_next(const struct gw_chooser *c)
     return c->fast != c->probing;
 }
 
-static uint32_t kept(const struct gw_chooser_times *t)
-{
-    return t->n < GW_CHOOSER_STEPS ? t->n : GW_CHOOSER_STEPS;
-}
-
-/* Sorts the times, the shortest first. Returns how many there are. */
-static uint32_t sorted(const struct gw_chooser_times *t, double *out)
-{
-    uint32_t n = kept(t);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t at = i;
-        for (; at > 0 && out[at - 1] > t->last[i]; at--)
-            out[at] = out[at - 1];
-        out[at] = t->last[i];
-    }
-    return n;
-}
-
 /* If there is an even number of times, the lower one of the two in the middle: a disturbance only makes a step longer.
  */
 static double median(const struct gw_chooser_times *t)
 {
-    double times[GW_CHOOSER_STEPS];
-    uint32_t n = sorted(t, times);
-    return n == 0 ? 0 : times[(n - 1) / 2];
-}
-
-/* True if the probe has shown enough. *better: the choice that it tries is the shorter one. */
-static bool decides(const struct gw_chooser *c, bool *better)
-{
-    const struct gw_chooser_times *tried = &c->times[!c->fast];
-    double times[GW_CHOOSER_STEPS], standing = median(&c->times[c->fast]);
-    uint32_t n = sorted(tried, times);
-    *better = median(tried) < SHORTER * standing;
-    return n >= PROBE_MOST ||
-           (n >= PROBE_LEAST && (times[0] > CLEARLY_LONGER * standing || times[n - 1] < CLEARLY_SHORTER * standing));
+    double sorted[GW_CHOOSER_STEPS];
+    const uint32_t n = t->n < GW_CHOOSER_STEPS ? t->n : GW_CHOOSER_STEPS;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = i;
+        for (; at > 0 && sorted[at - 1] > t->last[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = t->last[i];
+    }
+    return n == 0 ? 0 : sorted[(n - 1) / 2];
 }
 
 /* How many steps go by before the next probe. Their number grows from probe to probe, and more if a probe costs much.
  */
-static uint32_t pause(const struct gw_chooser *c, uint32_t n_tried)
+static uint32_t pause(const struct gw_chooser *c)
 {
     double standing = c->compared[c->fast], tried = c->compared[!c->fast];
-    double lost = tried > standing && standing > 0 ? (n_tried + 2 * SETTLING) * (tried / standing - 1) : 0;
+    double lost = tried > standing && standing > 0 ? (PROBE + 2 * SETTLING) * (tried / standing - 1) : 0;
     double steps = lost * STEPS_FOR_A_LOST_ONE;
     uint32_t dear = steps < LONGEST_PAUSE ? (uint32_t)steps : LONGEST_PAUSE;
     return dear > c->interval ? dear : c->interval;
 }
 
-static void end_probe(struct gw_chooser *c, bool better)
+static void end_probe(struct gw_chooser *c)
 {
-    uint32_t n_tried = kept(&c->times[!c->fast]);
     c->compared[0] = median(&c->times[0]);
     c->compared[1] = median(&c->times[1]);
     c->probing = false;
     c->n_probes++;
     c->interval = 2 * c->interval < LONGEST_INTERVAL ? 2 * c->interval : LONGEST_INTERVAL;
-    if (better) {
+    if (c->compared[!c->fast] < SHORTER * c->compared[c->fast]) {
         c->fast = !c->fast;
         c->n_changes++;
         c->interval = INTERVAL_AFTER_CHANGE;
     } else {
         c->skip = SETTLING;
     }
-    c->left = pause(c, n_tried);
+    c->left = pause(c);
 }
 
 void gw_chooser_note(struct gw_chooser *c, double seconds)
@@ -109,9 +81,8 @@ void gw_chooser_note(struct gw_chooser *c, double seconds)
     struct gw_chooser_times *t = &c->times[gw_chooser_next(c)];
     t->last[t->n++ % GW_CHOOSER_STEPS] = seconds;
     if (c->probing) {
-        bool better;
-        if (decides(c, &better))
-            end_probe(c, better);
+        if (t->n == PROBE)
+            end_probe(c);
     } else if (--c->left == 0) {
         c->probing = true;
         c->skip = SETTLING;
