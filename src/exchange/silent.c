@@ -9,34 +9,22 @@
 
 /* ---- what a member owes to this one ---------------------------------------------------------------------- */
 
-static bool owes_statistics(const struct gw_exchange *ex, const struct group *group, uint32_t rank)
-{
-    (void)ex;
-    return group->state == GROUP_WAITS_SHARED && group->largest && !group->have_stats[rank];
-}
+enum debt { STATISTICS, GRADIENTS, SHARED, AVERAGES };
+static const char *const debts[] = {"statistics", "gradients", "shared numbers", "averages"};
 
-static bool owes_shared(const struct gw_exchange *ex, const struct group *group, uint32_t rank)
+static bool owes(const struct gw_exchange *ex, const struct group *group, enum debt debt, uint32_t rank)
 {
-    (void)ex;
-    return group->state == GROUP_WAITS_SHARED && rank == group->coordinator;
-}
-
-/* Pushes of a run that this member adds up: a worker's own part, or what a relay sends for its machine. */
-static bool owes_gradients(const struct gw_exchange *ex, const struct group *group, uint32_t rank)
-{
+    if (debt == STATISTICS || debt == SHARED)
+        return group->state == GROUP_WAITS_SHARED &&
+               (debt == SHARED ? rank == group->coordinator : group->largest && !group->have_stats[rank]);
     for (uint32_t i = 0; group->state == GROUP_WAITS_PULLS && i < group->n_runs; i++) {
         const struct run *run = &group->runs[i];
-        if (run->round && run->n_in < run->n_expected && !run->pushes[rank].bytes && gw_pushes_here(ex, run, rank))
+        /* pushes of a run that this member adds up: a worker's own part, or what a relay sends for its machine */
+        const bool misses_push =
+            run->round && run->n_in < run->n_expected && !run->pushes[rank].bytes && gw_pushes_here(ex, run, rank);
+        if (debt == GRADIENTS ? misses_push : !run->pulled && gw_averages_from(ex, run) == rank)
             return true;
     }
-    return false;
-}
-
-static bool owes_averages(const struct gw_exchange *ex, const struct group *group, uint32_t rank)
-{
-    for (uint32_t i = 0; group->state == GROUP_WAITS_PULLS && i < group->n_runs; i++)
-        if (!group->runs[i].pulled && gw_averages_from(ex, &group->runs[i]) == rank)
-            return true;
     return false;
 }
 
@@ -50,7 +38,7 @@ static bool owes_averages(const struct gw_exchange *ex, const struct group *grou
 struct question {
     const struct gw_exchange *ex;
     const struct group *group;
-    bool (*owes)(const struct gw_exchange *ex, const struct group *group, uint32_t rank);
+    enum debt debt;
     double since, now;
     bool any;
 };
@@ -60,27 +48,20 @@ static bool is_no_debtor(const void *question, uint32_t rank)
     const struct question *q = question;
     const double heard = fmax(q->ex->members[rank].waited_at, q->since);
     const bool silent = q->now - heard >= q->ex->timeout_ms / 1000.0;
-    return rank == q->ex->rank || !(q->any || silent) || !q->owes(q->ex, q->group, rank);
+    return rank == q->ex->rank || !(q->any || silent) || !owes(q->ex, q->group, q->debt, rank);
 }
 
 static bool name_debtors(const struct gw_exchange *ex, double since, double now, bool any)
 {
-    static const struct {
-        const char *what;
-        bool (*owes)(const struct gw_exchange *ex, const struct group *group, uint32_t rank);
-    } kinds[] = {{"statistics", owes_statistics},
-                 {"gradients", owes_gradients},
-                 {"shared numbers", owes_shared},
-                 {"averages", owes_averages}};
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    for (enum debt debt = STATISTICS; debt <= AVERAGES; debt++)
         for (uint32_t g = 0; g < ex->n_groups; g++) {
-            const struct question question = {ex, &ex->groups[g], kinds[k].owes, since, now, any};
+            const struct question question = {ex, &ex->groups[g], debt, since, now, any};
             const struct gw_missing debtors = gw_missing_ranks(ex->size, is_no_debtor, &question);
             if (!debtors.text[0])
                 continue;
             /* The sentence has no number of the step. The caller began the step and knows it. A trainer puts the number
              * before this sentence, counted as it counts steps. */
-            gw_fail(GW_ERR_TIMEOUT, "no %s of group %u came from %s within %u ms", kinds[k].what, g, debtors.text,
+            gw_fail(GW_ERR_TIMEOUT, "no %s of group %u came from %s within %u ms", debts[debt], g, debtors.text,
                     ex->timeout_ms);
             return true;
         }
