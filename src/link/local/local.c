@@ -1,9 +1,9 @@
 /* The local link: ranks are threads of one process.
  *
  * A hub holds one endpoint for each rank; an endpoint is an inbox (a queue under a lock). Sending puts the message's
- * own memory into the receiver's inbox: it copies nothing and takes no memory. The receiver takes its whole inbox at
- * once, so that many messages cost it only one lock. A sender wakes it only if it sleeps. The hub is freed with its
- * last endpoint. A list in the hub says which members are gone; each receiver reports them in that order. */
+ * own memory into the receiver's inbox: it copies nothing and takes no memory. It wakes the receiver only if that
+ * sleeps. The hub is freed with its last endpoint. A list in the hub says which members are gone; each receiver reports
+ * them in that order. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -24,16 +24,13 @@ struct hub;
 
 /* One rank. Aligned so that neighbours do not share a cache line. */
 struct endpoint {
-    /* Only the receiving thread uses this. */
-    _Alignas(64) struct gw_message_queue ready; /* taken from the inbox, not handed out yet */
-    uint32_t n_told;                            /* of the members that are gone */
-    struct hub *hub;
+    _Alignas(64) struct hub *hub;
     uint32_t rank;
-
-    atomic_bool closed; /* written under the lock, read without it by recv's fast path */
+    atomic_bool closed; /* written under the lock */
+    pthread_mutex_t lock;
 
     /* Used under the lock. */
-    _Alignas(64) pthread_mutex_t lock;
+    uint32_t n_told; /* of the members that are gone */
     pthread_cond_t arrived;
     struct gw_message_queue inbox;
     bool sleeping; /* recv waits on `arrived` and nobody has woken it yet */
@@ -85,9 +82,8 @@ static gw_status local_send(void *self, uint32_t to, void *bytes, size_t n_bytes
     return status < 0 ? gw_message_refuse(bytes, status) : status;
 }
 
-/* Sleeps until there is a message, a member that is gone, or the deadline. Then it moves the inbox to `ready`, or
- * returns the error. */
-static gw_status await(struct endpoint *me, uint32_t timeout_ms, uint32_t *gone)
+/* Sleeps until there is a message, a member that is gone, or the deadline. */
+static gw_status await(struct endpoint *me, uint32_t timeout_ms, gw_message *message)
 {
     struct hub *hub = me->hub;
     struct timespec deadline;
@@ -96,13 +92,10 @@ static gw_status await(struct endpoint *me, uint32_t timeout_ms, uint32_t *gone)
         const uint32_t n_gone = atomic_load(&hub->n_gone); /* before the inbox: they sent before they went */
         if (atomic_load_explicit(&me->closed, memory_order_relaxed))
             return GW_ERR_CLOSED;
-        if (me->inbox.head) {
-            me->ready = me->inbox;
-            me->inbox = (struct gw_message_queue){NULL, NULL};
+        if (gw_message_queue_take(&me->inbox, message))
             return GW_OK;
-        }
         if (me->n_told < n_gone) {
-            *gone = hub->gone[me->n_told++];
+            message->from = hub->gone[me->n_told++];
             return GW_ERR_PEER;
         }
         if (late)
@@ -124,19 +117,14 @@ static gw_status local_recv(void *self, uint32_t timeout_ms, gw_message *message
 {
     struct endpoint *me = self;
     GW_TRY(gw_process_check(me->hub->made_in, THIS));
-    if (!me->ready.head || atomic_load_explicit(&me->closed, memory_order_relaxed)) {
-        pthread_mutex_lock(&me->lock);
-        gw_status status = await(me, timeout_ms, &message->from);
-        pthread_mutex_unlock(&me->lock);
-        if (status == GW_ERR_PEER)
-            return gw_fail(status, "rank %u left the link", message->from);
-        if (status == GW_ERR_TIMEOUT)
-            return gw_fail(status, "rank %u got no message within %u ms", me->rank, timeout_ms);
-        if (status < 0)
-            return gw_fail(status, "rank %u received on a link that it has closed", me->rank);
-    }
-    gw_message_queue_take(&me->ready, message);
-    return GW_OK;
+    pthread_mutex_lock(&me->lock);
+    gw_status status = await(me, timeout_ms, message);
+    pthread_mutex_unlock(&me->lock);
+    if (status == GW_ERR_PEER)
+        return gw_fail(status, "rank %u left the link", message->from);
+    if (status == GW_ERR_TIMEOUT)
+        return gw_fail(status, "rank %u got no message within %u ms", me->rank, timeout_ms);
+    return status < 0 ? gw_fail(status, "rank %u received on a link that it has closed", me->rank) : GW_OK;
 }
 
 static void local_close(void *self)
@@ -183,7 +171,6 @@ static void local_destroy(void *self)
     if (!gw_process_is(hub->made_in))
         return;
     local_close(me);
-    gw_message_queue_clear(&me->ready);
     if (atomic_fetch_sub_explicit(&hub->holders, 1, memory_order_acq_rel) == 1)
         hub_free(hub);
 }
