@@ -48,12 +48,22 @@ static void loan_expect(void *self, struct gw_loan *loan)
 
 /* ---- the end --------------------------------------------------------------------------------------------- */
 
-/* Drops the rest of the message that fills a loan now. */
-static void drop_coming(struct gw_tcp_peer *peer)
+/* Takes this loan of a peer back, or all if it is NULL. Drops the rest of the message that fills one now. */
+static void take_back(struct gw_tcp_peer *peer, const struct gw_loan *only)
 {
     size_t unused;
-    gw_message_free(gw_tcp_placed(peer, &unused));
-    gw_net_drop_body(&peer->c);
+    for (struct gw_loan *loan = TAILQ_FIRST(&peer->expected), *next; loan; loan = next) {
+        next = TAILQ_NEXT(loan, link);
+        if (only && loan != only)
+            continue;
+        TAILQ_REMOVE(&peer->expected, loan, link);
+        give_back(loan);
+    }
+    const struct gw_loan *coming = peer->coming ? gw_message_node_of(peer->coming)->loan : NULL;
+    if (coming && (!only || coming == only)) {
+        gw_message_free(gw_tcp_placed(peer, &unused));
+        gw_net_drop_body(&peer->c);
+    }
 }
 
 /* Drops messages that filled this loan, or any if it is NULL, and were not received yet. */
@@ -71,28 +81,12 @@ static void drop_filled(struct gw_message_queue *arrived, const struct gw_loan *
     }
 }
 
-static bool is_expected(const struct gw_tcp_peer *peer, const struct gw_loan *loan)
-{
-    const struct gw_loan *one;
-    TAILQ_FOREACH (one, &peer->expected, link)
-        if (one == loan)
-            return true;
-    return false;
-}
-
 static void loan_forget(void *self, struct gw_loan *loan)
 {
     struct gw_tcp_endpoint *me = self;
     pthread_mutex_lock(&me->lock);
-    struct gw_tcp_peer *peer = &me->peers[loan->peer];
-    if (is_expected(peer, loan)) {
-        TAILQ_REMOVE(&peer->expected, loan, link);
-        give_back(loan);
-    } else if (peer->coming && gw_message_node_of(peer->coming)->loan == loan) {
-        drop_coming(peer);
-    } else {
-        drop_filled(&me->arrived, loan);
-    }
+    take_back(&me->peers[loan->peer], loan);
+    drop_filled(&me->arrived, loan);
     pthread_mutex_unlock(&me->lock);
 }
 
@@ -101,15 +95,9 @@ static void loan_take_back(void *self)
     struct gw_tcp_endpoint *me = self;
     pthread_mutex_lock(&me->lock);
     for (uint32_t r = 0; r < me->group->size; r++) {
-        struct gw_tcp_peer *peer = &me->peers[r];
-        for (struct gw_loan *loan; (loan = TAILQ_FIRST(&peer->expected));) {
-            TAILQ_REMOVE(&peer->expected, loan, link);
-            give_back(loan);
-        }
-        if (peer->coming && gw_message_node_of(peer->coming)->loan)
-            drop_coming(peer);
-        if (!keep_copies(&peer->c)) {
-            peer->c.error = ENOMEM;
+        take_back(&me->peers[r], NULL);
+        if (!keep_copies(&me->peers[r].c)) {
+            me->peers[r].c.error = ENOMEM;
             gw_tcp_lose(me, r);
         }
     }

@@ -123,27 +123,20 @@ static bool has_taken_all(const void *endpoint, uint32_t rank)
     return !((const struct gw_tcp_endpoint *)endpoint)->peers[rank].c.first;
 }
 
-static bool anything_waits(const struct gw_tcp_endpoint *me)
-{
-    bool waits = false;
-    for (uint32_t r = 0; r < me->group->size; r++)
-        waits = waits || !has_taken_all(me, r);
-    return waits;
-}
-
 gw_status gw_tcp_flush(void *self, uint32_t timeout_ms)
 {
     struct gw_tcp_endpoint *me = self;
     GW_TRY(gw_process_check(me->group->made_in, GW_TCP_THIS));
     const double deadline = gw_clock_seconds() + timeout_ms / 1000.0;
     gw_status status = GW_OK;
+    struct gw_missing behind;
     pthread_mutex_lock(&me->lock);
-    while (status == GW_OK && anything_waits(me)) {
+    while (status == GW_OK && (behind = gw_missing_ranks(me->group->size, has_taken_all, me)).text[0]) {
         const double left = deadline - gw_clock_seconds();
         int n;
         status = left > 0 ? gw_tcp_turn(me, left, &n)
-                          : gw_fail(GW_ERR_TIMEOUT, "what was sent to %s has not left within %u ms",
-                                    gw_missing_ranks(me->group->size, has_taken_all, me).text, timeout_ms);
+                          : gw_fail(GW_ERR_TIMEOUT, "what was sent to %s has not left within %u ms", behind.text,
+                                    timeout_ms);
     }
     pthread_mutex_unlock(&me->lock);
     return status;
