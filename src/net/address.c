@@ -10,9 +10,12 @@
 #include <math.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+_Static_assert(offsetof(struct sockaddr_in, sin_port) == offsetof(struct sockaddr_in6, sin6_port), "one port for both");
 
 #define ASK_SECONDS 0.25 /* between two questions whether a look-up shall go on */
 
@@ -201,10 +204,7 @@ gw_status gw_net_address_towards(const struct gw_net_address *there, struct gw_n
         close(fd);
     if (!ok)
         return gw_fail(GW_ERR_SYSTEM, "no way from this machine to %s: %s", there->place, strerror(error));
-    if (address->socket.any.sa_family == AF_INET6)
-        address->socket.v6.sin6_port = 0;
-    else
-        address->socket.v4.sin_port = 0;
+    address->socket.v4.sin_port = 0; /* that of IPv6 stands in the same place */
     return describe(address);
 }
 
@@ -214,7 +214,7 @@ void gw_net_address_write(const struct gw_net_address *address, uint8_t out[GW_N
     const bool v6 = from->any.sa_family == AF_INET6;
     memset(out, 0, GW_NET_ADDRESS_BYTES);
     out[0] = v6 ? 6 : 4;
-    memcpy(out + 2, v6 ? &from->v6.sin6_port : &from->v4.sin_port, 2);
+    memcpy(out + 2, &from->v4.sin_port, 2);
     memcpy(out + 4, v6 ? (const void *)&from->v6.sin6_addr : &from->v4.sin_addr, v6 ? 16 : 4);
 }
 
@@ -224,15 +224,10 @@ bool gw_net_address_read(const uint8_t bytes[GW_NET_ADDRESS_BYTES], struct gw_ne
     memset(address, 0, sizeof *address);
     if ((bytes[0] != 4 && bytes[0] != 6) || bytes[1] != 0 || (bytes[2] == 0 && bytes[3] == 0))
         return false;
-    if (bytes[0] == 4) {
-        to->v4.sin_family = AF_INET;
-        memcpy(&to->v4.sin_port, bytes + 2, 2);
-        memcpy(&to->v4.sin_addr, bytes + 4, 4);
-    } else {
-        to->v6.sin6_family = AF_INET6;
-        memcpy(&to->v6.sin6_port, bytes + 2, 2);
-        memcpy(&to->v6.sin6_addr, bytes + 4, 16);
-    }
-    address->socket_bytes = bytes[0] == 4 ? sizeof to->v4 : sizeof to->v6;
+    const bool v6 = bytes[0] == 6;
+    to->any.sa_family = v6 ? AF_INET6 : AF_INET;
+    memcpy(&to->v4.sin_port, bytes + 2, 2);
+    memcpy(v6 ? (void *)&to->v6.sin6_addr : &to->v4.sin_addr, bytes + 4, v6 ? 16 : 4);
+    address->socket_bytes = v6 ? sizeof to->v6 : sizeof to->v4;
     return describe(address) == GW_OK;
 }
