@@ -41,9 +41,7 @@ static void drop_first(struct gw_net_connection *c)
     c->n_waiting--;
     if (parcel->release)
         parcel->release(parcel->owner);
-    if (parcel == &c->spare)
-        c->spare_is_used = false;
-    else
+    if (parcel != &c->spare)
         gw_free(c->context, parcel);
 }
 
@@ -390,14 +388,13 @@ gw_status gw_net_flush(struct gw_net_connection *c)
 }
 
 /* A parcel at the end of those that wait. n_head: the room for its head. NULL: there is no memory. If nothing waits,
- * nothing has taken the spare parcel. So a message that goes out at once needs no memory. */
+ * it is the spare one. So a message that goes out at once needs no memory. */
 static struct gw_net_parcel *new_parcel(struct gw_net_connection *c, size_t n_head)
 {
     struct gw_net_parcel *parcel =
-        c->spare_is_used ? gw_alloc(c->context, 1, offsetof(struct gw_net_parcel, head) + n_head) : &c->spare;
+        c->first ? gw_alloc(c->context, 1, offsetof(struct gw_net_parcel, head) + n_head) : &c->spare;
     if (!parcel)
         return NULL;
-    c->spare_is_used = true;
     parcel->next = NULL;
     parcel->bytes = NULL;
     parcel->n_bytes = parcel->n_head = parcel->n_sent = 0;

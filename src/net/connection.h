@@ -71,7 +71,6 @@ struct gw_net_connection {
     struct gw_net_parcel *first, *last; /* what waits to be sent */
     uint32_t n_waiting;
     struct gw_net_parcel spare; /* for what is left of a message if nothing waits before it */
-    bool spare_is_used;
     /* The holder sets it while it has several short messages to send. They wait for each other, until gw_net_flush, or
      * until there is room for no more. */
     bool gathers;
