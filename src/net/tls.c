@@ -224,13 +224,10 @@ static gw_status outcome(struct gw_net_tls *tls, int result)
     const int reason = ERR_GET_REASON(why);
     const long verdict = SSL_get_verify_result(tls->ssl);
     ERR_clear_error();
-    if (kind == SSL_ERROR_ZERO_RETURN || reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
-        tls->error = 0;
-        return gw_fail(GW_ERR_PEER, "the connection has ended");
-    }
-    if (kind == SSL_ERROR_SYSCALL) {
-        tls->error = error;
-        return gw_fail(GW_ERR_PEER, "%s", error ? strerror(error) : "the connection has ended");
+    const bool has_ended = kind == SSL_ERROR_ZERO_RETURN || reason == SSL_R_UNEXPECTED_EOF_WHILE_READING;
+    if (has_ended || kind == SSL_ERROR_SYSCALL) {
+        tls->error = has_ended ? 0 : error;
+        return gw_fail(GW_ERR_PEER, "%s", tls->error ? strerror(error) : "the connection has ended");
     }
     tls->error = EPROTO;
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
