@@ -4,17 +4,6 @@
 
 #include <string.h>
 
-static uint64_t fewest_pushes(const struct gw_ps_store *store, const struct gw_ps_key *key)
-{
-    uint64_t least = UINT64_MAX;
-    if (gw_ps_is_gathering(store))
-        return 0;
-    for (uint32_t r = 0; r < store->options.n_workers; r++)
-        if (store->present[r] && key->pushed[r] < least)
-            least = key->pushed[r];
-    return least;
-}
-
 /* The round that a pull of `rank` asks for: GW_OK, GW_PS_WAIT, or GW_ERR_ORDER. */
 static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uint32_t rank, struct gw_ps_round **round,
                            uint64_t *number)
@@ -44,7 +33,8 @@ static gw_status round_for(struct gw_ps_store *store, struct gw_ps_key *key, uin
     if (!worker)
         return GW_OK;
     const bool is_ahead =
-        store->options.mode == GW_PS_STALE && fewest_pushes(store, key) + store->options.staleness < pushed;
+        store->options.mode == GW_PS_STALE &&
+        (gw_ps_is_gathering(store) ? 0 : gw_ps_fewest_pushes(store, key)) + store->options.staleness < pushed;
     return is_ahead || gw_ps_is_pending(key, rank) ? GW_PS_WAIT : GW_OK;
 }
 

@@ -43,23 +43,24 @@ static bool has_all(const struct gw_ps_store *store, const struct gw_ps_key *key
     return true;
 }
 
-/* If no worker pushes to the open round any more (gw_ps_store_skip), it stays empty, and the next one opens to which
- * one pushes. */
-static void pass_over(const struct gw_ps_store *store, struct gw_ps_key *key)
+uint64_t gw_ps_fewest_pushes(const struct gw_ps_store *store, const struct gw_ps_key *key)
 {
     uint64_t least = UINT64_MAX;
     for (uint32_t r = 0; r < store->options.n_workers; r++)
         if (store->present[r] && key->pushed[r] < least)
             least = key->pushed[r];
-    if (key->open.n_in == 0 && least >= key->open.number && least < UINT64_MAX)
-        key->open.number = least + 1;
+    return least;
 }
 
 gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key)
 {
     if (store->options.mode != GW_PS_SYNC)
         return GW_OK;
-    pass_over(store, key);
+    /* If no worker pushes to the open round any more (gw_ps_store_skip), it stays empty, and the next one opens to
+     * which one pushes. */
+    const uint64_t least = key->open.n_in ? UINT64_MAX : gw_ps_fewest_pushes(store, key);
+    if (least >= key->open.number && least < UINT64_MAX)
+        key->open.number = least + 1;
     gw_ps_key_count_due(store, key);
     if (!has_all(store, key))
         return GW_OK;

@@ -317,6 +317,9 @@ static inline bool gw_ps_is_gathering(const struct gw_ps_store *store)
  * opens. GW_ERR_MEMORY: the round could not move the key's parameters. It stays open until this is called again. */
 gw_status gw_ps_key_finish(struct gw_ps_store *store, struct gw_ps_key *key);
 
+/* The fewest pushes of a worker that takes part. UINT64_MAX: none does. */
+uint64_t gw_ps_fewest_pushes(const struct gw_ps_store *store, const struct gw_ps_key *key);
+
 /* Counts again how many pushes and verdicts the open round waits for. */
 void gw_ps_key_count_due(const struct gw_ps_store *store, struct gw_ps_key *key);
 
