@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* All arrays lie behind it, in the same block. */
 struct gw_round {
     gw_context *context;
     const gw_codec *codec;
@@ -27,34 +28,27 @@ struct gw_round {
 gw_status gw_round_create(gw_context *context, const gw_codec *codec, const struct gw_slice *slices, size_t n_slices,
                           uint32_t n_workers, struct gw_round **out)
 {
-    struct gw_round *round = gw_calloc(context, 1, sizeof *round);
+    const size_t cells = (n_slices + 1) * n_workers; /* the frames, and one row */
+    struct gw_round *round = gw_calloc(context, 1,
+                                       sizeof *round + cells * (sizeof *round->frames + sizeof *round->sizes) +
+                                           n_workers * sizeof *round->from);
     if (!round)
         return GW_ERR_MEMORY;
     *round = (struct gw_round){
         .context = context, .codec = codec, .n_workers = n_workers, .n_slices = n_slices, .slices = slices};
-    round->frames = gw_calloc(context, n_slices * n_workers, sizeof *round->frames);
-    round->sizes = gw_calloc(context, n_slices * n_workers, sizeof *round->sizes);
-    round->from = gw_alloc(context, n_workers, sizeof *round->from);
-    round->row = gw_alloc(context, n_workers, sizeof *round->row);
-    round->row_sizes = gw_alloc(context, n_workers, sizeof *round->row_sizes);
-    if (!round->frames || !round->sizes || !round->from || !round->row || !round->row_sizes) {
-        gw_round_destroy(round);
-        return GW_ERR_MEMORY;
-    }
+    round->frames = (const void **)(round + 1);
+    round->sizes = (size_t *)(round->frames + cells);
+    round->from = (uint32_t *)(round->sizes + cells);
+    round->row = round->frames + n_slices * n_workers;
+    round->row_sizes = round->sizes + n_slices * n_workers;
     *out = round;
     return GW_OK;
 }
 
 void gw_round_destroy(struct gw_round *round)
 {
-    if (!round)
-        return;
-    gw_free(round->context, round->row_sizes);
-    gw_free(round->context, round->row);
-    gw_free(round->context, round->from);
-    gw_free(round->context, round->sizes);
-    gw_free(round->context, round->frames);
-    gw_free(round->context, round);
+    if (round)
+        gw_free(round->context, round);
 }
 
 gw_status gw_slice_check_info(const struct gw_slice *slice, uint32_t step, uint32_t rank, uint32_t n_workers,
