@@ -29,7 +29,7 @@
 
 gw_status gw_net_listener_open(struct gw_net_listener *listener, const struct gw_net_listener_options *options)
 {
-    *listener = (struct gw_net_listener){.o = *options, .epoll = -1};
+    *listener = (struct gw_net_listener){.o = *options, .epoll = -1, .fd = -1};
     listener->newcomers = gw_calloc(options->context, options->most, sizeof *listener->newcomers);
     if (!listener->newcomers)
         return GW_ERR_MEMORY;
@@ -51,12 +51,11 @@ void gw_net_listener_close(struct gw_net_listener *listener)
     for (uint32_t i = 0; listener->newcomers && i < listener->o.most; i++)
         if (listener->newcomers[i].since != 0)
             gw_net_turn_out(&listener->newcomers[i]);
-    for (uint32_t i = 0; i < listener->n_fds; i++)
-        gw_fd_drop(listener->fds[i]);
-    listener->n_fds = 0;
+    if (listener->newcomers && listener->fd >= 0)
+        gw_fd_drop(listener->fd);
     if (listener->newcomers && listener->epoll >= 0)
         close(listener->epoll);
-    listener->epoll = -1;
+    listener->epoll = listener->fd = -1;
     gw_free(listener->o.context, listener->newcomers);
     listener->newcomers = NULL;
 }
@@ -87,7 +86,7 @@ gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_ad
             gw_fd_drop(fd);
         return gw_fail(GW_ERR_SYSTEM, "this machine cannot listen at %s: %s", address->place, strerror(errno));
     }
-    listener->fds[listener->n_fds++] = fd;
+    listener->fd = fd;
     watch(listener, EPOLL_CTL_ADD, fd, EPOLLIN, LISTENING);
     return GW_OK;
 }
@@ -97,8 +96,7 @@ gw_status gw_net_listen(struct gw_net_listener *listener, const struct gw_net_ad
 /* Stops accepting until then; 0: accepts again. */
 static void pause_accepting(struct gw_net_listener *listener, double until)
 {
-    for (uint32_t i = 0; i < listener->n_fds; i++)
-        watch(listener, EPOLL_CTL_MOD, listener->fds[i], until == 0 ? EPOLLIN : 0, LISTENING);
+    watch(listener, EPOLL_CTL_MOD, listener->fd, until == 0 ? EPOLLIN : 0, LISTENING);
     listener->accept_at = until;
 }
 
@@ -162,7 +160,7 @@ static bool is_spare(const struct gw_net_listener *listener, int fd)
 }
 
 /* Accepts one connection. false: there is none, or no room. */
-static bool accept_one(struct gw_net_listener *listener, int listening, double now)
+static bool accept_one(struct gw_net_listener *listener, double now)
 {
     union gw_net_socket host;
     uint32_t n;
@@ -170,7 +168,7 @@ static bool accept_one(struct gw_net_listener *listener, int listening, double n
         pause_accepting(listener, now + PAUSE_SECONDS);
         return false;
     }
-    int fd = gw_fd_accept(listening, &host.any, sizeof host);
+    int fd = gw_fd_accept(listener->fd, &host.any, sizeof host);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
             listener->no_room = errno;
@@ -302,10 +300,9 @@ struct gw_net_newcomer *gw_net_listener_next(struct gw_net_listener *listener, s
                 return s;
         }
         for (int i = 0; i < n; i++)
-            for (uint32_t l = 0; events[i].data.u32 == LISTENING && l < listener->n_fds; l++)
-                for (int k = 0; k < AT_ONCE && listener->accept_at == 0 && accept_one(listener, listener->fds[l], now);
-                     k++)
-                    ;
+            for (int k = 0; events[i].data.u32 == LISTENING && k < AT_ONCE && listener->accept_at == 0; k++)
+                if (!accept_one(listener, now))
+                    break;
     }
     tell_pushed_out(listener);
     return NULL;

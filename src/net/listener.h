@@ -1,4 +1,4 @@
-/* Listens at one or two addresses, and keeps the connections that have not said yet who they are. Anybody can make such
+/* Listens at an address, and keeps the connections that have not said yet who they are. Anybody can make such
  * connections, so they are bounded: in all, by address (one has at most half of the room), in memory, and in time. If
  * there is room for no more, the one that has waited longest makes room. If none has waited long enough to have had its
  * chance, the listener stops accepting for a moment. So a flood costs no memory, and members get in behind it. It can
@@ -10,7 +10,6 @@
 
 #include "net/connection.h"
 
-#define GW_NET_MOST_LISTENING 2
 /* who has not said by then who it is, is sent away */
 #define GW_NET_INTRODUCTION_SECONDS 10.0
 /* Newcomers may come as fast as they are handled. So after this many of them its holder does something else first. */
@@ -36,9 +35,7 @@ struct gw_net_listener_options {
 
 struct gw_net_listener {
     struct gw_net_listener_options o;
-    int epoll;
-    int fds[GW_NET_MOST_LISTENING];
-    uint32_t n_fds;
+    int epoll, fd;    /* fd: it listens there; -1: not yet */
     double accept_at; /* when to accept again; 0: it accepts */
     struct gw_net_newcomer *newcomers;
     int no_room; /* the errno of the last accept, if this process or the system had no room for a connection; else 0 */

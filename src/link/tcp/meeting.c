@@ -629,21 +629,6 @@ static void call_off(struct meeting *m, gw_status status)
 
 /* ---- beginning ------------------------------------------------------------------------------------------- */
 
-/* "localhost" may be 127.0.0.1 for one member and ::1 for another. So rank 0 listens at both, if this machine has both
- * and nobody else listens there. */
-static void listen_at_other_loopback(struct gw_tcp_group *group, const struct gw_net_address *rendezvous)
-{
-    static const char *const loopbacks[] = {"127.0.0.1", "[::1]"};
-    const bool v6 = rendezvous->socket.any.sa_family == AF_INET6;
-    char text[GW_NET_PLACE_BYTES];
-    struct gw_net_address other, ignored;
-    if (strcmp(rendezvous->host, loopbacks[v6]) != 0)
-        return;
-    snprintf(text, sizeof text, "%s%s", loopbacks[!v6], strrchr(rendezvous->place, ':'));
-    if (gw_net_address_parse("the rendezvous", text, false, &other) == GW_OK)
-        gw_ignore(gw_net_listen(&group->listener, &other, &ignored));
-}
-
 static gw_status listen_somewhere(struct meeting *m, const struct gw_net_address *own)
 {
     struct gw_tcp_group *group = m->group;
@@ -667,10 +652,7 @@ static gw_status listen_somewhere(struct meeting *m, const struct gw_net_address
                        "this machine cannot listen at %s: a job is running at this rendezvous, or another program has "
                        "the port; wait until that has ended, or give this job another port",
                        group->place);
-    GW_TRY(status);
-    if (group->rank == 0)
-        listen_at_other_loopback(group, rendezvous);
-    return GW_OK;
+    return status;
 }
 
 static gw_status prepare(struct meeting *m)

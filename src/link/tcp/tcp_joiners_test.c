@@ -365,14 +365,11 @@ TEST(by_name_and_by_ipv6)
 {
     static const struct {
         const char *hosts[3], *advertise;
-    } cases[] = {{{"localhost", "localhost", "127.0.0.1"}, "127.0.0.1"},
-                 {{"[::1]", "[::1]", "[::1]"}, "[::1]"},
-                 {{"localhost", "[::1]", "127.0.0.1"}, NULL},
-                 {{"[::1]", "localhost", "127.0.0.1"}, NULL}};
+    } cases[] = {{{"localhost", "localhost", "127.0.0.1"}, "127.0.0.1"}, {{"[::1]", "[::1]", "[::1]"}, "[::1]"}};
     bool v6 = have_ipv6();
     if (!v6)
         print_message("no IPv6 here: only names are tried\n");
-    for (int c = 0; c < (v6 ? 4 : 1); c++) {
+    for (int c = 0; c < (v6 ? 2 : 1); c++) {
         char others[3][64];
         world_begin(3, 1);
         for (uint32_t r = 0; r < 3; r++) {
