@@ -216,12 +216,10 @@ static gw_status fill_machines(struct gw_exchange *ex, const uint32_t *machine_o
 
 const uint32_t *gw_layout_machines(const gw_link *link)
 {
-    bool several = false, shared = false;
-    for (uint32_t r = 0; link->machine_of && r < link->size; r++) {
-        several = several || link->machine_of[r] != link->machine_of[0];
-        shared = shared || link->machine_of[r] != r;
-    }
-    return several && shared ? link->machine_of : NULL;
+    for (uint32_t r = 1; link->machine_of && r < link->size; r++)
+        if (link->machine_of[r] != link->machine_of[0])
+            return link->machine_of;
+    return NULL;
 }
 
 gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const uint32_t *machine_of)

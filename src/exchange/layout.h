@@ -96,8 +96,8 @@ struct machine {
 gw_status gw_layout_init(struct gw_exchange *exchange, const uint32_t *group_of, const uint32_t *machine_of);
 void gw_layout_fini(struct gw_exchange *exchange);
 
-/* The link's machine_of if there are several machines, and several ranks on one of them. Else NULL: to add up within
- * machines first would then save nothing. */
+/* The link's machine_of if there are several machines. Else NULL: to add up within machines first would save nothing.
+ */
 const uint32_t *gw_layout_machines(const gw_link *link);
 
 #endif
