@@ -97,6 +97,9 @@ static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
         ex->encoders[t] = tensor->encoder;
         tensor->n_elems = o->tensors[t].n_elems;
         tensor->n_shared = gw_encoder_traits_of(tensor->encoder).n_shared;
+        tensor->state_at = ex->state_bytes;
+        tensor->state_bytes = gw_encoder_traits_of(tensor->encoder).state_bytes;
+        ex->state_bytes += tensor->state_bytes;
         tensor->summed = gw_encoder_adds_on_the_way(tensor->encoder);
         tensor->has_wire_choice = gw_encoder_has_wire_choice(tensor->encoder);
         ex->has_wire_choice = ex->has_wire_choice || (tensor->has_wire_choice && ex->size > 1);
@@ -543,14 +546,6 @@ gw_status gw_exchange_pull_parameters(gw_exchange *ex, float *const *values)
 
 /* ---- state of codecs --------------------------------------------------------------------------------- */
 
-static size_t state_bytes_of(const gw_exchange *ex)
-{
-    size_t n_bytes = 0;
-    for (uint32_t t = 0; t < ex->n_tensors; t++)
-        n_bytes += gw_encoder_traits_of(ex->tensors[t].encoder).state_bytes;
-    return n_bytes;
-}
-
 gw_status gw_exchange_save(const gw_exchange *ex, void *dst, size_t dst_capacity, size_t *state_bytes)
 {
     if (state_bytes)
@@ -558,29 +553,22 @@ gw_status gw_exchange_save(const gw_exchange *ex, void *dst, size_t dst_capacity
     GW_TRY(check_between_steps(ex, "gw_exchange_save"));
     if (!state_bytes)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_save: state_bytes is NULL");
-    size_t at = 0;
-    *state_bytes = state_bytes_of(ex);
+    *state_bytes = ex->state_bytes;
     if (!dst)
         return GW_OK;
     if (dst_capacity < *state_bytes)
         return gw_fail(GW_ERR_CAPACITY, "the exchange's state takes %zu bytes; the buffer has %zu", *state_bytes,
                        dst_capacity);
-    for (uint32_t t = 0; t < ex->n_tensors; t++) {
-        size_t bytes = gw_encoder_traits_of(ex->tensors[t].encoder).state_bytes;
-        GW_TRY(gw_encoder_save(ex->tensors[t].encoder, (char *)dst + at, bytes));
-        at += bytes;
-    }
+    for (const struct tensor *t = ex->tensors; t < ex->tensors + ex->n_tensors; t++)
+        GW_TRY(gw_encoder_save(t->encoder, (char *)dst + t->state_at, t->state_bytes));
     return GW_OK;
 }
 
 /* Loads what gw_exchange_save writes. */
 static gw_status load_all(struct gw_exchange *ex, const char *state)
 {
-    for (uint32_t t = 0; t < ex->n_tensors; t++) {
-        const size_t bytes = gw_encoder_traits_of(ex->tensors[t].encoder).state_bytes;
-        GW_TRY(gw_encoder_load(ex->tensors[t].encoder, state, bytes));
-        state += bytes;
-    }
+    for (const struct tensor *t = ex->tensors; t < ex->tensors + ex->n_tensors; t++)
+        GW_TRY(gw_encoder_load(t->encoder, state + t->state_at, t->state_bytes));
     return GW_OK;
 }
 
@@ -588,14 +576,11 @@ static gw_status load_all(struct gw_exchange *ex, const char *state)
 static gw_status merge_all(const struct gw_exchange *ex, const void *const *states, uint32_t n_states,
                            const void **parts, char *merged)
 {
-    size_t at = 0;
-    for (uint32_t t = 0; t < ex->n_tensors; t++) {
-        const size_t bytes = gw_encoder_traits_of(ex->tensors[t].encoder).state_bytes;
+    for (const struct tensor *t = ex->tensors; t < ex->tensors + ex->n_tensors; t++) {
         for (uint32_t i = 0; i < n_states; i++)
-            parts[i] = (const char *)states[i] + at;
-        if (bytes)
-            GW_TRY(gw_states_merge(parts, n_states, bytes, merged + at));
-        at += bytes;
+            parts[i] = (const char *)states[i] + t->state_at;
+        if (t->state_bytes)
+            GW_TRY(gw_states_merge(parts, n_states, t->state_bytes, merged + t->state_at));
     }
     return GW_OK;
 }
@@ -606,9 +591,9 @@ gw_status gw_exchange_load(gw_exchange *ex, const void *const *states, uint32_t 
     if (!states || n_states == 0 || n_states > GW_MAX_WORKERS)
         return gw_fail(GW_ERR_ARGUMENT, "gw_exchange_load: %u states are given; 1 to %u are possible",
                        states ? n_states : 0, GW_MAX_WORKERS);
-    if (state_bytes != state_bytes_of(ex))
+    if (state_bytes != ex->state_bytes)
         return gw_fail(GW_ERR_ARGUMENT, "the saved state has %zu bytes; that of codec %s for these tensors takes %zu",
-                       state_bytes, gw_codec_traits_of(ex->codec).name, state_bytes_of(ex));
+                       state_bytes, gw_codec_traits_of(ex->codec).name, ex->state_bytes);
     const void **parts = gw_alloc(ex->context, n_states, sizeof *parts);
     char *merged = n_states > 1 ? gw_alloc(ex->context, state_bytes, 1) : NULL;
     char *before = gw_alloc(ex->context, state_bytes, 1);

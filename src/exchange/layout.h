@@ -18,6 +18,7 @@ struct tensor {
     bool summed;       /* averages of it can be averaged again, so a relay may add up its machine's pushes */
     uint64_t n_shared; /* how many shared numbers it has; they begin at shared_at among the group's */
     uint64_t shared_at;
+    size_t state_at, state_bytes; /* where its encoder's state is in the exchange's */
     uint32_t group;
     bool has_wire_choice;
     float *gradient;    /* the caller's, from submit to the end of the step */

@@ -54,6 +54,7 @@ struct gw_exchange {
     const struct gw_link_loans *loans; /* what the link has; NULL: nothing, or there is no link */
     /* if servers own the slices: the requests to them that are under way (exchange/servers.c); else NULL */
     struct servers *servers;
+    size_t state_bytes; /* of the states of all encoders */
     uint64_t seed;
     uint32_t timeout_ms;
     uint64_t slice_max;       /* the most elements of a slice; also of a run that has several slices */
