@@ -12,7 +12,6 @@
 #include "exchange/pipeline.h"
 
 #include <float.h>
-#include <math.h>
 #include <string.h>
 
 /* ---- create and destroy ------------------------------------------------------------------------------ */
@@ -97,10 +96,10 @@ static gw_status fill(struct gw_exchange *ex, const gw_exchange_options *o)
         ex->encoders[t] = tensor->encoder;
         tensor->n_elems = o->tensors[t].n_elems;
         tensor->n_shared = gw_encoder_traits_of(tensor->encoder).n_shared;
+        tensor->summed = gw_encoder_adds_on_the_way(tensor->encoder);
         tensor->state_at = ex->state_bytes;
         tensor->state_bytes = gw_encoder_traits_of(tensor->encoder).state_bytes;
         ex->state_bytes += tensor->state_bytes;
-        tensor->summed = gw_encoder_adds_on_the_way(tensor->encoder);
         tensor->has_wire_choice = gw_encoder_has_wire_choice(tensor->encoder);
         ex->has_wire_choice = ex->has_wire_choice || (tensor->has_wire_choice && ex->size > 1);
     }
@@ -461,10 +460,7 @@ static double since(double began, double moment)
 
 static gw_group_moments moments_of(const struct gw_exchange *ex, const struct group *group)
 {
-    double ready = 0;
-    for (uint32_t i = 0; i < group->n_tensors; i++)
-        ready = fmax(ready, ex->tensors[group->tensors[i]].handed_over);
-    return (gw_group_moments){.ready = since(ex->began, ready),
+    return (gw_group_moments){.ready = since(ex->began, group->moments.ready),
                               .measured = since(ex->began, group->moments.measured),
                               .encoding = since(ex->began, group->moments.encoding),
                               .pushed = since(ex->began, group->moments.pushed),

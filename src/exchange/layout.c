@@ -27,28 +27,19 @@ static gw_status fill_groups(struct gw_exchange *ex)
     ex->groups = gw_calloc(context, ex->n_groups, sizeof *ex->groups);
     if (!ex->groups)
         return GW_ERR_MEMORY;
-    for (uint32_t t = 0; t < ex->n_tensors; t++)
-        ex->groups[ex->tensors[t].group].n_tensors++;
-    for (uint32_t g = 0; g < ex->n_groups; g++) {
-        struct group *group = &ex->groups[g];
-        group->index = g;
-        group->coordinator = gw_nth_owner(ex, g % ex->n_owners + ex->turn);
-        if (group->n_tensors == 0)
-            return gw_fail(GW_ERR_ARGUMENT, "group %u is empty; groups are numbered without gaps", g);
-        group->tensors = gw_alloc(context, group->n_tensors, sizeof *group->tensors);
-        if (!group->tensors)
-            return GW_ERR_MEMORY;
-        group->n_tensors = 0;
-    }
     for (uint32_t t = 0; t < ex->n_tensors; t++) {
         struct tensor *tensor = &ex->tensors[t];
         struct group *group = &ex->groups[tensor->group];
-        group->tensors[group->n_tensors++] = t;
+        group->n_tensors++;
         tensor->shared_at = group->n_shared;
         group->n_shared += tensor->n_shared;
     }
     for (uint32_t g = 0; g < ex->n_groups; g++) {
         struct group *group = &ex->groups[g];
+        if (group->n_tensors == 0)
+            return gw_fail(GW_ERR_ARGUMENT, "group %u is empty; groups are numbered without gaps", g);
+        group->index = g;
+        group->coordinator = gw_nth_owner(ex, g % ex->n_owners + ex->turn);
         group->n_sent = ex->one_group && group->n_shared ? 1 : group->n_shared;
         group->numbers = gw_calloc(context, group->n_shared, sizeof *group->numbers);
         if (!group->numbers)
@@ -134,13 +125,14 @@ static uint64_t place_of(const struct gw_exchange *ex, uint32_t owner, uint32_t 
     return (uint64_t)nth << 32 | (owner - gw_nth_owner(ex, ex->rank) + ex->n_owners - 1) % ex->n_owners;
 }
 
+static int by_place(const void *a, const void *b, void *of_group)
+{
+    const struct run *runs = of_group, *x = &runs[*(const uint32_t *)a], *y = &runs[*(const uint32_t *)b];
+    return x->place < y->place ? -1 : x->place > y->place;
+}
+
 static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n_slices)
 {
-    if (n_slices == 0)
-        return GW_OK;
-    group->runs = gw_calloc(ex->context, n_slices, sizeof *group->runs);
-    if (!group->runs)
-        return GW_ERR_MEMORY;
     struct run *run = NULL;
     for (size_t s = 0; s < n_slices; s++) {
         const struct gw_slice *slice = &group->slices[s];
@@ -157,6 +149,9 @@ static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n
         run->n_elems += slice->count;
         run->push_bound += gw_encoder_bound(ex->tensors[slice->tensor].encoder, slice->count);
     }
+    for (uint32_t i = 0; i < group->n_runs; i++)
+        group->order[i] = i;
+    qsort_r(group->order, group->n_runs, sizeof *group->order, by_place, group->runs);
     for (uint32_t i = 0; i < group->n_runs; i++) {
         run = &group->runs[i];
         if (run->push_bound < MESSAGE_BAD_BYTES)
@@ -173,23 +168,6 @@ static gw_status fill_runs(struct gw_exchange *ex, struct group *group, size_t n
         GW_TRY(gw_round_create(ex->context, ex->codec, group->slices + run->first, run->n, ex->size, &run->round));
         GW_TRY(fill_own(ex, group, run));
     }
-    return GW_OK;
-}
-
-static int by_place(const void *a, const void *b, void *of_group)
-{
-    const struct run *runs = of_group, *x = &runs[*(const uint32_t *)a], *y = &runs[*(const uint32_t *)b];
-    return x->place < y->place ? -1 : x->place > y->place;
-}
-
-static gw_status fill_order(struct gw_exchange *ex, struct group *group)
-{
-    group->order = gw_alloc(ex->context, group->n_runs, sizeof *group->order);
-    if (!group->order)
-        return GW_ERR_MEMORY;
-    for (uint32_t i = 0; i < group->n_runs; i++)
-        group->order[i] = i;
-    qsort_r(group->order, group->n_runs, sizeof *group->order, by_place, group->runs);
     return GW_OK;
 }
 
@@ -250,13 +228,18 @@ gw_status gw_layout_init(struct gw_exchange *ex, const uint32_t *group_of, const
     }
     qsort_r(ex->slices, n_slices, sizeof *ex->slices, by_group, ex);
 
+    ex->runs = gw_calloc(ex->context, n_slices, sizeof *ex->runs);
+    ex->order = gw_alloc(ex->context, n_slices, sizeof *ex->order);
+    if (!ex->runs || !ex->order)
+        return GW_ERR_MEMORY;
     uint32_t most_runs = ex->n_owners;
     for (size_t g = 0, at = 0, n; g < ex->n_groups; g++, at += n) {
         ex->groups[g].slices = ex->slices + at;
+        ex->groups[g].runs = ex->runs + at; /* it has as many slices as runs, or more */
+        ex->groups[g].order = ex->order + at;
         for (n = 0; at + n < n_slices && ex->tensors[ex->slices[at + n].tensor].group == g;)
             n++;
         GW_TRY(fill_runs(ex, &ex->groups[g], n));
-        GW_TRY(fill_order(ex, &ex->groups[g]));
         if (ex->groups[g].n_runs > most_runs)
             most_runs = ex->groups[g].n_runs;
     }
@@ -268,7 +251,7 @@ void gw_layout_fini(struct gw_exchange *ex)
 {
     for (uint32_t g = 0; ex->groups && g < ex->n_groups; g++) {
         struct group *group = &ex->groups[g];
-        for (uint32_t i = 0; group->runs && i < group->n_runs; i++) {
+        for (uint32_t i = 0; i < group->n_runs; i++) {
             struct run *run = &group->runs[i];
             for (uint32_t r = 0; run->pushes && r < ex->size; r++)
                 gw_message_free(run->pushes[r].bytes);
@@ -280,11 +263,10 @@ void gw_layout_fini(struct gw_exchange *ex)
         gw_free(ex->context, group->have_stats);
         gw_free(ex->context, group->largest);
         gw_free(ex->context, group->numbers);
-        gw_free(ex->context, group->order);
-        gw_free(ex->context, group->runs);
-        gw_free(ex->context, group->tensors);
     }
     gw_free(ex->context, ex->groups);
+    gw_free(ex->context, ex->order);
+    gw_free(ex->context, ex->runs);
     gw_free(ex->context, ex->slices);
     gw_free(ex->context, ex->machine_of);
     gw_free(ex->context, ex->by_machine);

@@ -62,7 +62,6 @@ enum group_state { GROUP_MEASURING, GROUP_WAITS_SHARED, GROUP_WAITS_PULLS, GROUP
 struct group {
     uint32_t index;
     uint32_t n_tensors;
-    uint32_t *tensors;       /* ascending */
     struct gw_slice *slices; /* by owner, tensor, begin; those of an owner that stand alone come last */
     struct run *runs;        /* by owner, and then in the order of their slices. An owner without a slice has no run */
     uint32_t n_runs;
@@ -77,7 +76,7 @@ struct group {
     struct verdict own_verdict; /* of this worker's gradients */
     struct verdict verdict;     /* of all workers' gradients, as far as others have said */
     float *numbers;             /* n_shared numbers: first this worker's own, as measured; later the shared ones */
-    gw_group_moments moments;   /* clock times, not seconds since begin. `ready` is not used here */
+    gw_group_moments moments;   /* clock times, not seconds since begin */
 
     /* What this member knows of it as the coordinator. If it is not, the pointers are NULL. */
     float *largest;   /* n_sent numbers: the largest so far */

@@ -34,13 +34,6 @@ struct queue {
     uint32_t n, n_done;
 };
 
-/* What the pipeline knows of a member. */
-struct known_member {
-    bool said_hello;
-    bool left;        /* the last thing that came from it was a farewell */
-    double waited_at; /* the clock's time when it last said WAITING; 0: never */
-};
-
 struct gw_exchange {
     /* Fixed at create. */
     gw_context *context;
@@ -54,7 +47,6 @@ struct gw_exchange {
     const struct gw_link_loans *loans; /* what the link has; NULL: nothing, or there is no link */
     /* if servers own the slices: the requests to them that are under way (exchange/servers.c); else NULL */
     struct servers *servers;
-    size_t state_bytes; /* of the states of all encoders */
     uint64_t seed;
     uint32_t timeout_ms;
     uint64_t slice_max;       /* the most elements of a slice; also of a run that has several slices */
@@ -62,9 +54,12 @@ struct gw_exchange {
     bool skip_zero_gradients; /* gw_exchange_options.skip_zero_gradients */
     char *optimizer;          /* the servers' optimizer; NULL: averages come back */
     uint32_t n_tensors, n_groups;
+    size_t state_bytes; /* of the states of all encoders */
     struct tensor *tensors;
     struct group *groups;
-    struct gw_slice *slices;
+    struct gw_slice *slices; /* those of all groups; so are the runs */
+    struct run *runs;
+    uint32_t *order;
     char *hello;                /* what must be the same on all members: lines of text */
     uint32_t *by_machine;       /* ranks, machine by machine, ascending within one */
     struct machine *machine_of; /* the machine of each rank. By default, a rank is a machine of its own */
@@ -105,7 +100,11 @@ struct gw_exchange {
     bool running;     /* a step has begun and is not done */
     bool others_know; /* the other members know already of the error that ends the pipeline */
     bool account;
-    struct known_member *members; /* by rank */
+    struct {
+        bool said_hello;
+        bool left;        /* the last thing that came from it was a farewell */
+        double waited_at; /* the clock's time when it last said WAITING; 0: never */
+    } * members;          /* by rank */
     uint32_t n_hellos;
     uint32_t leaver;        /* the rank that left first; `size`: none has */
     uint16_t leaver_step;   /* its nth_step */

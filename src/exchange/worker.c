@@ -7,6 +7,7 @@
 
 #include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* Encodes the slices of a run behind the header in `bytes`. */
@@ -168,6 +169,7 @@ gw_status gw_take_gradient(struct gw_exchange *ex, uint32_t t)
 {
     struct tensor *tensor = &ex->tensors[t];
     struct group *group = &ex->groups[tensor->group];
+    group->moments.ready = fmax(group->moments.ready, tensor->handed_over);
     gw_measure info = {.finite = true};
     gw_status status = GW_OK;
     double start = gw_clock_seconds();
