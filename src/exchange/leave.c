@@ -42,19 +42,6 @@ gw_status gw_check_departed(struct gw_exchange *ex)
                    ex->leaver, ex->running ? ", and this rank has begun one more step" : "");
 }
 
-bool gw_may_go(const struct gw_exchange *ex, uint32_t rank)
-{
-    /* Without its first message, it has left an earlier exchange on this link. */
-    return rank < ex->size && ex->members[rank].left && ex->members[rank].said_hello;
-}
-
-gw_status gw_add_leaver(struct gw_exchange *ex, gw_status status)
-{
-    if (ex->leaver == ex->size)
-        return status;
-    return gw_fail(status, "%s; before that, rank %u had ended its exchange", gw_last_error(), ex->leaver);
-}
-
 gw_status gw_take_leave(struct gw_exchange *ex, const gw_message *message)
 {
     const struct message_header h = message_header_read(message->bytes);

@@ -111,14 +111,3 @@ gw_status gw_take_own(struct gw_exchange *ex, struct group *group, struct run *r
     run->n_in++;
     return reduce_if_full(ex, group, run);
 }
-
-gw_status gw_hand_on(struct gw_exchange *ex, const struct run *run, const gw_message *message)
-{
-    const struct machine *machine = &ex->machine_of[ex->rank];
-    if (!gw_is_relay(ex, run))
-        return GW_OK;
-    for (uint32_t i = 0; i < machine->n; i++)
-        if (ex->by_machine[machine->first + i] != ex->rank)
-            GW_TRY(gw_send_copy(ex, ex->by_machine[machine->first + i], message->bytes, message->n_bytes));
-    return GW_OK;
-}

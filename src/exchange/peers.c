@@ -164,6 +164,18 @@ static gw_status handle_shared(struct gw_exchange *ex, struct group *group, cons
     return gw_take_shared(ex, group, arrival);
 }
 
+/* The relay of a machine hands averages on to the other workers of the machine. */
+static gw_status hand_on(struct gw_exchange *ex, const struct run *run, const gw_message *message)
+{
+    const struct machine *machine = &ex->machine_of[ex->rank];
+    if (!gw_is_relay(ex, run))
+        return GW_OK;
+    for (uint32_t i = 0; i < machine->n; i++)
+        if (ex->by_machine[machine->first + i] != ex->rank)
+            GW_TRY(gw_send_copy(ex, ex->by_machine[machine->first + i], message->bytes, message->n_bytes));
+    return GW_OK;
+}
+
 static gw_status handle_pull(struct gw_exchange *ex, struct group *group, struct run *run, const gw_message *message,
                              const struct arrival *arrival)
 {
@@ -175,7 +187,7 @@ static gw_status handle_pull(struct gw_exchange *ex, struct group *group, struct
     gw_count_down(ex, message->from, message->n_bytes + (loan ? loan->n_bytes : 0));
     if (run->loans && !loan && !ex->account)
         ex->loans->forget(ex->link.self, &run->loans->pull); /* something else came in its place */
-    GW_TRY(gw_hand_on(ex, run, message));
+    GW_TRY(hand_on(ex, run, message));
     return gw_take_averages(ex, group, run, arrival);
 }
 
@@ -274,10 +286,14 @@ static gw_status receive_one(struct gw_exchange *ex, uint32_t timeout_ms, bool *
     gw_status status = gw_link_recv(&ex->link, timeout_ms, &message);
     if (status == GW_ERR_TIMEOUT)
         return GW_NOT_YET;
-    if (status == GW_ERR_PEER && gw_may_go(ex, message.from))
+    /* Who has taken leave may go; without its first message, that was of an earlier exchange on this link. */
+    if (status == GW_ERR_PEER && message.from < ex->size && ex->members[message.from].left &&
+        ex->members[message.from].said_hello)
         return gw_pipeline_look(ex, NULL, stop); /* a link may say it so often that no wake comes through */
     if (status < 0)
-        return ex->running ? status : gw_add_leaver(ex, status);
+        return ex->running || ex->leaver == ex->size
+                   ? status
+                   : gw_fail(status, "%s; before that, rank %u had ended its exchange", gw_last_error(), ex->leaver);
     if (message.from == ex->rank && is_bare(&message, MESSAGE_WAKE))
         return gw_pipeline_look(ex, message.bytes, stop);
     *news = !is_bare(&message, MESSAGE_WAITING);

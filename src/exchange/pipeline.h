@@ -58,12 +58,6 @@ gw_status gw_take_leave(struct gw_exchange *exchange, const gw_message *message)
  * steps the next step counts as begun: call it there only if no step can follow. */
 gw_status gw_check_departed(struct gw_exchange *exchange);
 
-/* True if a member of the link that is gone has taken leave of this exchange. */
-bool gw_may_go(const struct gw_exchange *exchange, uint32_t rank);
-
-/* Returns an error that came between steps. If a member had left before, the sentence says so, too. */
-gw_status gw_add_leaver(struct gw_exchange *exchange, gw_status status);
-
 /* ---- what is over (finish.c) ---- */
 
 /* Notes that a run is over: its results are in the gradients, or it has none. */
@@ -119,8 +113,5 @@ gw_status gw_take_push(struct gw_exchange *exchange, struct group *group, struct
 
 /* Adds the owner's own part of a run. It is not sent anywhere: the owner adds up the gradient itself. */
 gw_status gw_take_own(struct gw_exchange *exchange, struct group *group, struct run *run);
-
-/* The relay of a machine hands averages on to the other workers of the machine. */
-gw_status gw_hand_on(struct gw_exchange *exchange, const struct run *run, const gw_message *message);
 
 #endif
