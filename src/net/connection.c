@@ -308,12 +308,6 @@ gw_status gw_net_next(struct gw_net_connection *c, struct gw_net_message *messag
     }
 }
 
-void gw_net_drop_body(struct gw_net_connection *c)
-{
-    if (c->body)
-        c->body = gw_net_nowhere;
-}
-
 bool gw_net_has_more(const struct gw_net_connection *c)
 {
     return (!c->body && c->ahead_end > c->ahead_at) || (c->tls && c->connected && gw_net_tls_has_more(c->tls));

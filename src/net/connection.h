@@ -64,7 +64,8 @@ struct gw_net_connection {
     void *(*place)(void *user, const struct gw_net_message *message);
     void *place_user;
     uint32_t ahead_at, ahead_end; /* bytes in `ahead` that were read and not used yet */
-    uint8_t *body;                /* where the long body goes that is under way; NULL: none is */
+    /* where the long body goes that is under way; NULL: none is. The holder may set it to gw_net_nowhere then */
+    uint8_t *body;
     uint64_t body_bytes, body_at;
     bool has_next; /* gw_net_next has handed over a message that is not consumed yet */
 
@@ -108,8 +109,6 @@ gw_status gw_net_establish(struct gw_net_connection *c);
  * gw_net_consume. */
 gw_status gw_net_next(struct gw_net_connection *c, struct gw_net_message *message);
 void gw_net_consume(struct gw_net_connection *c);
-/* What comes of the long body that is under way is dropped from here on. */
-void gw_net_drop_body(struct gw_net_connection *c);
 /* True if bytes were read that gw_net_next has not looked at. epoll does not know of them. */
 bool gw_net_has_more(const struct gw_net_connection *c);
 

@@ -62,7 +62,7 @@ static void take_back(struct gw_tcp_peer *peer, const struct gw_loan *only)
     const struct gw_loan *coming = peer->coming ? gw_message_node_of(peer->coming)->loan : NULL;
     if (coming && (!only || coming == only)) {
         gw_message_free(gw_tcp_placed(peer, &unused));
-        gw_net_drop_body(&peer->c);
+        peer->c.body = gw_net_nowhere;
     }
 }
 
