@@ -97,9 +97,37 @@ gw_status gw_ps_client_meet(gw_ps_client *client, uint32_t ms)
 
 /* ---- beginning and end ------------------------------------------------------------------------------------- */
 
+/* Reads a list "HOST:PORT,...". */
+static gw_status name_servers(struct gw_ps_client *client, const char *text)
+{
+    while (*text) {
+        char place[512];
+        size_t length = strcspn(text, ",");
+        if (client->n_servers == MOST_SERVERS)
+            return gw_fail(GW_ERR_ARGUMENT, "more than %d servers are named", MOST_SERVERS);
+        if (length == 0 || length >= sizeof place || (text[length] && !text[length + 1]))
+            return gw_fail(GW_ERR_ARGUMENT, "the servers are \"%s\"; they must be HOST:PORT, with commas between",
+                           text);
+        memcpy(place, text, length);
+        place[length] = 0;
+        struct server *server = &client->servers[client->n_servers];
+        const double left = 1000 * (client->meet_by - gw_clock_seconds()); /* for all names together */
+        const struct gw_net_patience patience = {.ms = left > 0 ? (uint32_t)left : 0};
+        GW_TRY(gw_net_host_parse("a server", place, false, &patience, &server->host));
+        for (uint32_t s = 0; s < client->n_servers; s++)
+            if (strcmp(gw_ps_place(&client->servers[s]), gw_ps_place(server)) == 0)
+                return gw_fail(GW_ERR_ARGUMENT, "the server %s is named twice; each one is named once", place);
+        server->client = client;
+        gw_net_init(&server->c, client->context);
+        client->n_servers++;
+        text += length + (text[length] == ',');
+    }
+    return client->n_servers ? GW_OK : gw_fail(GW_ERR_ARGUMENT, "no server is named; it must be HOST:PORT");
+}
+
 static gw_status set_up(struct gw_ps_client *client, const gw_ps_client_options *options)
 {
-    GW_TRY(gw_ps_client_name_servers(client, options->servers ? options->servers : ""));
+    GW_TRY(name_servers(client, options->servers ? options->servers : ""));
     if (getrandom(&client->incarnation, sizeof client->incarnation, 0) != sizeof client->incarnation)
         return gw_fail(GW_ERR_SYSTEM, "no random number from the system: %s", strerror(errno));
     if (options->keys)

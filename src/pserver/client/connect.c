@@ -17,33 +17,6 @@
 #define LONGEST_PAUSE_SECONDS 0.5
 #define CONNECT_SECONDS 10.0 /* the longest that one attempt takes */
 
-gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *text)
-{
-    while (*text) {
-        char place[512];
-        size_t length = strcspn(text, ",");
-        if (client->n_servers == MOST_SERVERS)
-            return gw_fail(GW_ERR_ARGUMENT, "more than %d servers are named", MOST_SERVERS);
-        if (length == 0 || length >= sizeof place || (text[length] && !text[length + 1]))
-            return gw_fail(GW_ERR_ARGUMENT, "the servers are \"%s\"; they must be HOST:PORT, with commas between",
-                           text);
-        memcpy(place, text, length);
-        place[length] = 0;
-        struct server *server = &client->servers[client->n_servers];
-        const double left = 1000 * (client->meet_by - gw_clock_seconds()); /* for all names together */
-        const struct gw_net_patience patience = {.ms = left > 0 ? (uint32_t)left : 0};
-        GW_TRY(gw_net_host_parse("a server", place, false, &patience, &server->host));
-        for (uint32_t s = 0; s < client->n_servers; s++)
-            if (strcmp(gw_ps_place(&client->servers[s]), gw_ps_place(server)) == 0)
-                return gw_fail(GW_ERR_ARGUMENT, "the server %s is named twice; each one is named once", place);
-        server->client = client;
-        gw_net_init(&server->c, client->context);
-        client->n_servers++;
-        text += length + (text[length] == ',');
-    }
-    return client->n_servers ? GW_OK : gw_fail(GW_ERR_ARGUMENT, "no server is named; it must be HOST:PORT");
-}
-
 /* ---- sending ---------------------------------------------------------------------------------------------- */
 
 static void sent(void *part)
@@ -74,7 +47,6 @@ void gw_ps_server_lost(struct server *server)
     }
     if (server->c.refusal || server->error == EPROTO) {
         server->n_mismatched++;
-        server->mismatch = server->c.refusal;
         if (!server->refused)
             snprintf(server->why, sizeof server->why, "%s", gw_last_error());
     }
@@ -136,7 +108,7 @@ static gw_status mismatch(const struct server *server)
 {
     const struct gw_net_keys *keys = server->client->identity;
     const char *place = gw_ps_place(server);
-    switch (server->mismatch) {
+    switch (server->c.refusal) {
     case GW_NET_TURNED_AWAY:
         return gw_fail(
             GW_ERR_ARGUMENT,

@@ -82,8 +82,7 @@ struct server {
     uint32_t n_failed;     /* how many failed in a row */
     uint32_t n_ended;      /* how many of them the other end had accepted, and ended before it said who it is */
     uint32_t n_mismatched; /* how many ended because keys do not fit, or it does not speak as a server does */
-    enum gw_net_refusal mismatch;
-    int error; /* the errno of the last one */
+    int error;             /* the errno of the last one */
     double first_refused;
     bool refused; /* for good. why: the rest of a sentence that begins with the server */
     char why[GW_PS_SENTENCE];
@@ -141,9 +140,6 @@ gw_ps_shape gw_ps_part_shape(const struct place *place, uint32_t p);
 void gw_ps_keys_free(struct gw_ps_client *client);
 
 /* ---- connect.c ---- */
-
-/* Reads a list "HOST:PORT,...". */
-gw_status gw_ps_client_name_servers(struct gw_ps_client *client, const char *text);
 
 /* Sends a request. part NULL: it has no body; else the part waits until its body has left, or never will. If the
  * connection ends before, the request is sent again on the next one. Errors: GW_ERR_MEMORY. */
