@@ -1,5 +1,6 @@
 /* Takes the place of links that this build does not have, and says so. */
 #include "base/error.h"
+#include "link/loan.h"
 #include "link/scheme.h"
 
 #ifndef GW_HAVE_TCP
@@ -15,7 +16,7 @@ gw_status gw_tcp_open(gw_context *context, const struct gw_link_request *request
     return gw_fail(GW_ERR_UNSUPPORTED, "this build has no tcp link: OpenSSL was not found when it was made");
 }
 
-const struct gw_link_loans *gw_tcp_loans_of(const gw_link *link)
+const struct gw_link_loans *gw_link_loans_of(const gw_link *link)
 {
     (void)link;
     return NULL;

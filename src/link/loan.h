@@ -42,7 +42,7 @@ struct gw_link_loans {
     void (*take_back)(void *self);
 };
 
-/* NULL: this link makes copies. */
+/* NULL: this link makes copies. Only the tcp link lends. */
 const struct gw_link_loans *gw_link_loans_of(const gw_link *link);
 
 /* The loan whose body this message filled; NULL: none, and the message is whole. */

@@ -4,7 +4,6 @@
 #include "base/host.h"
 #include "base/options.h"
 #include "base/spec.h"
-#include "link/loan.h"
 #include "link/scheme.h"
 
 #include <gradwire/codec.h>
@@ -30,8 +29,7 @@ const struct gw_link_scheme gw_link_schemes[] = {
      .takes = GW_LINK_RANK | GW_LINK_RENDEZVOUS | GW_LINK_ADVERTISE | GW_LINK_KEYS | GW_LINK_INSECURE | GW_LINK_SPIN |
               GW_LINK_TIMEOUT,
      .version = gw_tcp_version,
-     .open = gw_tcp_open,
-     .loans_of = gw_tcp_loans_of},
+     .open = gw_tcp_open},
     {.name = "mpi",
      .help = "they are ranks under mpirun or srun (the default there)",
      .ranks = GW_LINK_RANKS_KNOWN,
@@ -40,15 +38,6 @@ const struct gw_link_scheme gw_link_schemes[] = {
      .end = gw_mpi_load_end},
 };
 const size_t gw_link_n_schemes = sizeof gw_link_schemes / sizeof *gw_link_schemes;
-
-const struct gw_link_loans *gw_link_loans_of(const gw_link *link)
-{
-    const struct gw_link_loans *loans = NULL;
-    for (size_t i = 0; i < gw_link_n_schemes && !loans; i++)
-        if (gw_link_schemes[i].loans_of)
-            loans = gw_link_schemes[i].loans_of(link);
-    return loans;
-}
 
 /* ---- addresses ---------------------------------------------------------------------------------------------- */
 

@@ -45,9 +45,6 @@ struct gw_link_scheme {
     /* Fills links[0..n_links), for local links[0..n_links * size). If it fails, links that it has made may stay there.
      */
     gw_status (*open)(gw_context *context, const struct gw_link_request *request, uint32_t n_links, gw_link *links);
-    /* What a link has besides gw_link_ops; NULL for one of another scheme. The entry NULL: no link of this one has it
-     */
-    const struct gw_link_loans *(*loans_of)(const gw_link *link);
     void (*end)(bool failed); /* ends what all its links share, when they are destroyed; NULL: nothing */
 };
 
@@ -70,7 +67,6 @@ gw_status gw_link_open_scheme(gw_context *context, const struct gw_link_scheme *
 
 gw_status gw_local_open(gw_context *context, const struct gw_link_request *request, uint32_t n_links, gw_link *links);
 bool gw_tcp_version(char *text, size_t capacity);
-const struct gw_link_loans *gw_tcp_loans_of(const gw_link *link);
 gw_status gw_tcp_open(gw_context *context, const struct gw_link_request *request, uint32_t n_links, gw_link *links);
 bool gw_mpi_version(char *text, size_t capacity);
 gw_status gw_mpi_load_open(gw_context *context, const struct gw_link_request *request, uint32_t n_links,

@@ -111,7 +111,7 @@ static const gw_link_ops ops = {
     .destroy = destroy,
 };
 
-const struct gw_link_loans *gw_tcp_loans_of(const gw_link *link)
+const struct gw_link_loans *gw_link_loans_of(const gw_link *link)
 {
     return link->ops == &ops ? &gw_tcp_loans : NULL;
 }
