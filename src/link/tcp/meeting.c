@@ -74,10 +74,7 @@ gw_status gw_tcp_go_on(const void *of_rank)
 
 static bool all_ranks(const struct meeting *m, bool (*are_so)(const void *meeting, uint32_t rank))
 {
-    uint32_t r = 0;
-    while (r < m->group->size && are_so(m, r))
-        r++;
-    return r == m->group->size;
+    return !gw_missing_ranks(m->group->size, are_so, m).text[0];
 }
 
 /* This rank has all its connections to that one. */

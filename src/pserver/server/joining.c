@@ -70,10 +70,7 @@ static bool takes_part(const struct gw_ps_server *server, uint32_t rank, const v
 
 static bool nobody_takes_part(const struct gw_ps_server *server)
 {
-    for (uint32_t r = 0; r < server->options.n_workers; r++)
-        if (takes_part(server, r, NULL))
-            return false;
-    return true;
+    return !gw_ps_name_workers(server, takes_part, NULL).text[0];
 }
 
 /* All workers that took part have left, so the next ones begin. */
