@@ -224,12 +224,10 @@ void gw_ps_request_do(struct gw_ps_server *server, struct gw_ps_member *member, 
 {
     const bool has_value = gw_ps_request_has_value(request);
     gw_status status;
-    if (has_value && !value)
-        status = gw_fail(GW_ERR_FRAME_CUT, "a request of operation %u for \"%s\" came without a value",
-                         request->operation, request->key);
-    else if (!has_value && value)
-        status = gw_fail(GW_ERR_FRAME_FIELD, "a request of operation %u for \"%s\" came with a value, and has none",
-                         request->operation, request->key);
+    if (has_value != (value != NULL))
+        status =
+            gw_fail(has_value ? GW_ERR_FRAME_CUT : GW_ERR_FRAME_FIELD, "a request of operation %u for \"%s\" came %s",
+                    request->operation, request->key, has_value ? "without a value" : "with a value, and has none");
     else if (request->operation == GW_PS_INIT)
         status = init(server, member, request);
     else if (request->operation == GW_PS_AGREE)
