@@ -33,14 +33,12 @@ static bool has_all(const struct gw_ps_store *store, const struct gw_ps_key *key
     if (key->open.n_in == 0 || gw_ps_is_gathering(store) || key->n_due > store->options.backup)
         return false;
     uint32_t n_pending = 0;
-    for (uint32_t r = 0; r < store->options.n_workers; r++)
+    for (uint32_t r = 0; r < store->options.n_workers; r++) {
         n_pending += gw_ps_is_pending(key, r);
-    if (n_pending == key->open.n_in)
-        return false;
-    for (uint32_t r = 0; key->n_due > 0 && r < store->options.n_workers; r++)
         if (store->present[r] && key->pushed[r] + 1 < key->open.number)
             return false;
-    return true;
+    }
+    return n_pending < key->open.n_in;
 }
 
 uint64_t gw_ps_fewest_pushes(const struct gw_ps_store *store, const struct gw_ps_key *key)
