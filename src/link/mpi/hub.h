@@ -44,11 +44,6 @@ struct gw_mpi_incoming {
     int source, tag;
 };
 
-/* What an endpoint knows of another. */
-struct gw_mpi_peer {
-    bool left, told; /* told: recv has said so */
-};
-
 struct gw_mpi_hub;
 
 /* One rank of this process. */
@@ -63,7 +58,9 @@ struct gw_mpi_endpoint {
     struct gw_message_queue inbox;
     bool closed;
     uint32_t n_untold; /* members that have left, and recv has not said so */
-    struct gw_mpi_peer peers[];
+    struct {
+        bool left, told; /* told: recv has said so */
+    } peers[];
 };
 
 struct gw_mpi_hub {
