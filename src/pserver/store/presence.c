@@ -92,35 +92,24 @@ void gw_ps_store_skip_to(struct gw_ps_store *store, uint64_t number)
     gw_ps_store_change(store);
 }
 
-/* Sets the counts of a key so that all workers push to round `next` next. */
-static void level(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t next)
-{
-    for (uint32_t r = 0; r < store->options.n_workers; r++) {
-        const uint64_t pushed = key->pushed[r];
-        if (pushed < next - 1)
-            store->skipped[r] += next - 1 - pushed;
-        else if (key->taken[r] < pushed)
-            store->skipped[r] -= pushed - (next - 1);
-        else /* its push to the open round is dropped, so it does not count any more */
-            store->pushes[r] -= pushed - (next - 1);
-        key->pushed[r] = next - 1;
-    }
-    store->foremost = store->foremost + (next - 1) - key->foremost;
-    key->foremost = next - 1;
-}
-
+/* All workers push to round `next` next. */
 static void begin_key_anew(struct gw_ps_store *store, struct gw_ps_key *key, uint64_t next)
 {
     const bool sync = store->options.mode == GW_PS_SYNC;
     const uint64_t own = open_round(store, key);
-    for (uint32_t r = 0; sync && r < store->options.n_workers; r++)
-        gw_ps_key_take_out(store, key, r);
-    level(store, key, own); /* drops pushes to the open round */
-    level(store, key, next);
-    key->began_after = next - 1;
-    for (uint32_t r = 0; r < store->options.n_workers; r++)
+    for (uint32_t r = 0; r < store->options.n_workers; r++) {
+        const uint64_t pushed = key->pushed[r];
+        const uint64_t dropped = key->taken[r] == pushed && pushed >= own ? pushed - (own - 1) : 0; /* do not count */
+        if (sync)
+            gw_ps_key_take_out(store, key, r);
+        store->pushes[r] -= dropped;
+        store->skipped[r] += next - 1 - (pushed - dropped);
+        key->pushed[r] = next - 1;
         if (!sync || key->taken[r] > own - 1)
             key->taken[r] = sync ? own - 1 : 0;
+    }
+    store->foremost += next - 1 - key->foremost;
+    key->foremost = key->began_after = next - 1;
     if (sync)
         key->open.number = next;
     else
