@@ -127,7 +127,7 @@ def keys():
             check(tool("keys", "new", path).returncode == 0, "keys are made")
         keyed, plain = Server("--workers", "1", "--keys", job), Server("--workers", "1")
         for server, key, *words in (
-            (keyed, None, "this client has no identity", keyed.address, "takes only clients that have"),
+            (keyed, None, "this client has no identity", keyed.address, "has one"),
             (plain, job, "this client has an identity", plain.address, "has none"),
             (keyed, stranger, keyed.address, "is not the server that", "stranger names"),
         ):

@@ -118,15 +118,12 @@ static gw_status mismatch(const struct server *server)
         return gw_fail(GW_ERR_ARGUMENT, "what is at %s is not the server that %s names: %s", place, keys->folder,
                        server->why);
     case GW_NET_WITHOUT_TLS:
-        return gw_fail(GW_ERR_ARGUMENT,
-                       "this client has an identity, and the server at %s has none; give both one (--keys DIR), or "
-                       "neither",
-                       place);
     case GW_NET_MET_TLS:
-        return gw_fail(GW_ERR_ARGUMENT,
-                       "this client has no identity, and the server at %s takes only clients that have one; name the "
-                       "folder of one (keys=)",
-                       place);
+        return gw_fail(
+            GW_ERR_ARGUMENT,
+            "this client has %s identity, and the server at %s has %s; give both one (--keys DIR, or keys=), "
+            "or neither",
+            keys ? "an" : "no", place, keys ? "none" : "one");
     default:
         return gw_fail(GW_ERR_ARGUMENT, "what answers at %s does not speak as a parameter server does: %s", place,
                        server->why);
