@@ -61,7 +61,8 @@ struct gw_codec_record {
     gw_status (*measure)(gw_encoder *encoder, const float *g, float *shared, gw_measure *info);
     /* Decides at the beginning of a step whether tensors wait for each other in it. NULL: they never do. */
     bool (*decide)(gw_encoder *const *encoders, uint32_t n);
-    /* Makes the decision for all tensors of the network, after they are measured. NULL: there is none. */
+    /* Makes the decision for all tensors of the network, after they are measured. *bad: the first one that is not
+     * finite after all, and its info says so; n: there is none. NULL: there is no decision. */
     gw_status (*combine)(gw_encoder *const *encoders, uint32_t n, uint32_t *bad);
     /* Fills payload and scalers behind the header at dst, and the codec's own fields of *frame. dst has room for the
      * bound. If the codec hashes what it writes, it may seal the frame. Else the caller seals it. */

@@ -117,7 +117,7 @@ struct gw_exchange {
     uint32_t n_done;
     struct gw_buffers buffers;
     struct gw_message_queue early; /* messages of a step that this member has not begun */
-    struct queue to_measure;       /* tensors that were submitted */
+    struct queue to_measure;       /* tensors that were submitted; the caller adds them, beyond what `n` says */
     struct queue to_encode;        /* groups; some runs of the first one may be encoded already */
     gw_encoder **encoders;         /* the encoders of all tensors, for gw_encoders_combine of a global codec */
     struct verdict verdict;
