@@ -20,7 +20,7 @@ WITH_CCACHE := CMAKE_C_COMPILER_LAUNCHER=$$(command -v ccache)
 
 help:
 	@echo "make run      train LeNet on four workers with float and with ternary gradients, and compare (2 min)"
-	@echo "make check    build everything and run all tests (about 10 min on two cores)"
+	@echo "make check    build everything and run all tests (about 8 min on two cores)"
 	@echo "make builds   build bare, and with sanitizers (clang, gcc); the fast tests of each (10 min)"
 	@echo "make asan     the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make tsan     the tests under ThreadSanitizer, without the trainer"
@@ -43,7 +43,7 @@ run:
 	@scripts/run.sh build/release/gradwire
 
 check:
-	@echo "make check: builds, then runs all tests; about 10 minutes on two cores."
+	@echo "make check: builds, then runs all tests; about 8 minutes on two cores."
 	@$(MAKE) --no-print-directory check-build
 	$(WITH_CCACHE) ctest --test-dir build/release --output-on-failure -j $(TESTS_AT_ONCE)
 
