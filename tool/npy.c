@@ -4,6 +4,7 @@
  * The reader accepts what all NumPys wrote, and refuses every other key and type with a sentence. */
 #include "npy.h"
 #include "base/append.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>

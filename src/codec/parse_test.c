@@ -43,13 +43,16 @@ TEST(the_listing_is_complete)
         /* The canonical text of the defaults names every option in the listing's order, with the listing's default. */
         char expected[512];
         int used = snprintf(expected, sizeof expected, "%s", info->name);
+        int n_texts = 0;
         for (size_t i = 0; i < info->n_options; i++) {
             const gw_codec_option *option = &info->options[i];
+            n_texts += gw_codec_records[n]->rules[i].kind == GW_OPTION_TEXT;
             assert_true(strlen(option->help) > 5 && strlen(option->values) > 2);
             used += snprintf(expected + used, sizeof expected - (size_t)used, "%c%s=%s", i ? ',' : ':', option->key,
                              option->default_value);
             CHECK(an_example_has(info, option->key), "no example of %s has %s=", info->name, option->key);
         }
+        CHECK(n_texts <= 1, "%s: a canonical text has room for one option that is a text", info->name);
         assert_string_equal(info->examples[0], info->name);
         for (size_t k = 1; info->examples[k]; k++)
             gw_codec_destroy(codec_of(NULL, info->examples[k]));
