@@ -74,6 +74,9 @@ class Links(harness.Case):
                 self.assertEqual(run[key], local[key], f"{key}, {n} workers, {words}")
         said = self.run_program(mpirun, "-n", 2, harness.TOOL, "train", *RUN, "--link", "local", env=MPI).stderr
         self.assertEqual(said.count("mpirun started 2 ranks, and --link is local"), 1, said)
+        bench = "bench exchange --elements 1000 --runs 1 --codec ternary --json".split()
+        found = json.loads(self.run_program(mpirun, "-n", 2, harness.TOOL, *bench, env=MPI).stdout)
+        self.assertEqual((found["workers"], found["link"]), (2, "mpi"))
         # The launcher is that of another MPI, so each rank would be a world of its own.
         other = {**MPI, "PMI_SIZE": "2", "PMI_RANK": "0"}
         for link in [[], ["--link", "mpi"]]:
@@ -277,6 +280,8 @@ class Links(harness.Case):
         self.refused(2, "keys", "old", keys, says="keys new DIR")
         run = self.launched(3, *svrg, "--keys", keys)
         self.assertEqual(run["parameter_hash"], self.here(3, *svrg)["parameter_hash"])
+        bench = "launch -n 2 -- bench exchange --elements 1000 --runs 1 --codec ternary --keys".split()
+        self.assertTrue(self.ok_json(*bench, keys)["results"][0]["averages_identical"])
         os.chmod(os.path.join(keys, "gradwire.pem"), 0o644)
         self.refused(1, *self.members(*RUN), "--rank", 0, "--keys", keys, says="gradwire.pem")
 
